@@ -1,0 +1,1 @@
+"""The command door: parse, call one function, print."""

@@ -1,0 +1,213 @@
+"""What `tocsin doctor` looks at: one function for each question, each answered with findings and their mends."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from ipaddress import ip_network
+
+from sqlalchemy import text
+
+from service import config, keyfiles, migrations
+from service.cli.api import Api, NobodyAnswers
+from service.domain.errors import TocsinError
+from service.runtime import database_url
+from service.settings import Network, Settings
+from service.sources import load
+from service.store import subscribers
+from service.store.database import Database
+from service.store.vault import Vault
+from service.store.views import Page
+
+_SKEW_WARN_SECONDS = 2.0
+_SKEW_FAIL_SECONDS = 60.0
+"""Receivers check `webhook-timestamp`, this machine's time, against theirs; ticks are judged by the database's."""
+
+_WIDEST = {4: 16, 6: 48}
+"""A network with a shorter prefix than this is more than one site's."""
+
+_PAGE = 500
+
+
+class Status(StrEnum):
+    """How a question was answered; only `fail` makes the command fail."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: what was looked at, how it is, and what to do about it."""
+
+    check: str
+    status: Status
+    detail: str
+
+
+@dataclass(slots=True)
+class Examination:
+    """Findings as they come up."""
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def note(self, check: str, status: Status, detail: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(check, status, detail))
+
+    @contextmanager
+    def question(self, check: str) -> Iterator[None]:
+        """A refusal inside is a failed check, and the questions after it are still asked."""
+        try:
+            yield
+        except TocsinError as refusal:
+            self.note(check, Status.FAIL, refusal.detail)
+
+
+async def examine(url: str) -> list[Finding]:
+    """Ask every question that can be asked; nothing is changed or created."""
+    found = Examination()
+    settings: Settings | None = None
+    with found.question("settings"):
+        settings = Settings()
+        settings.check()
+        found.note("settings", Status.OK, "they fit together")
+    if settings is not None:
+        _jobs(found, settings)
+        _egress(found, settings.egress_allow)
+        await _database(found, settings)
+    await _api(found, url)
+    return found.findings
+
+
+def _jobs(found: Examination, settings: Settings) -> None:
+    with found.question("jobs"):
+        jobs = config.load_jobs(settings.config)
+        load(jobs.values())
+        if jobs:
+            found.note("jobs", Status.OK, f"{settings.config}: {', '.join(sorted(jobs))}; every secret can be read")
+        else:
+            found.note("jobs", Status.WARN, f"{settings.config} declares none: every tick will be refused")
+
+
+def _egress(found: Examination, allowed: Sequence[Network]) -> None:
+    """Warn of what the operator lets through; nothing allowed is the safe state."""
+    doubts = [doubt for network in allowed if (doubt := _doubt(network))]
+    if doubts:
+        found.note("egress", Status.WARN, "; ".join(doubts))
+    else:
+        let = ", ".join(map(str, allowed)) or "public addresses only"
+        found.note("egress", Status.OK, let)
+
+
+def _doubt(network: Network) -> str | None:
+    if network.prefixlen < _WIDEST[network.version]:
+        return f"TOCSIN_EGRESS_ALLOW has {network}, which is wide: name the receivers' networks one by one"
+    loopback = ip_network("127.0.0.0/8" if network.version == 4 else "::1/128")  # noqa: PLR2004
+    if network.overlaps(loopback):
+        return f"TOCSIN_EGRESS_ALLOW has {network}: webhooks may reach services of this machine (for trials only)"
+    return None
+
+
+async def _database(found: Examination, settings: Settings) -> None:
+    if settings.database_url is None and not (settings.data_dir / "postgres").exists():
+        found.note("database", Status.WARN, f"there is none in {settings.data_dir} yet: `tocsin up` creates it")
+        return
+    with found.question("database"):
+        async with database_url(settings) as url:
+            await _server(found, url)
+            with found.question("schema"):
+                await migrations.check(url)
+                found.note("schema", Status.OK, f"at {migrations.head()}, this release's")
+                await _subscribers(found, settings, url)
+
+
+async def _server(found: Examination, url: str) -> None:
+    db = Database(url, pool_size=1)
+    try:
+        before = datetime.now(UTC)
+        async with db.begin() as tx:
+            after = datetime.now(UTC)
+            version = str((await tx.conn.execute(text("SHOW server_version"))).scalar_one())
+        skew = (tx.now - (before + (after - before) / 2)).total_seconds()
+    finally:
+        await db.close()
+    major = int(version.split(".", maxsplit=1)[0].split(maxsplit=1)[0])
+    old = major < migrations.OLDEST_POSTGRESQL
+    mend = f": release {migrations.OLDEST_POSTGRESQL} or newer is needed" if old else ""
+    found.note("database", Status.FAIL if old else Status.OK, f"PostgreSQL {version}{mend}")
+    found.note("clock", *_skew(abs(skew)))
+
+
+def _skew(seconds: float) -> tuple[Status, str]:
+    said = f"this machine and the database differ by {seconds:.1f} s"
+    if seconds < _SKEW_WARN_SECONDS:
+        return Status.OK, said
+    status = Status.WARN if seconds < _SKEW_FAIL_SECONDS else Status.FAIL
+    return status, f"{said}: let both keep time with NTP, or receivers will refuse timestamps and ticks will be refused"
+
+
+async def _subscribers(found: Examination, settings: Settings, url: str) -> None:
+    """Whether the stored secrets can be opened, and whether each attempt ends before its lease."""
+    vault = _vault(found, settings)
+    db = Database(url, pool_size=1)
+    try:
+        if vault is not None:
+            found.note("secrets", *await _openable(db, vault))
+        async with db.begin() as tx:
+            longest = await subscribers.longest_timeout(tx)
+    finally:
+        await db.close()
+    if longest > settings.longest_attempt_seconds:
+        detail = (
+            f"TOCSIN_LEASE_SECONDS ({settings.lease_seconds:g}) is too short for a subscriber whose timeoutSeconds is "
+            f"{longest:g}: raise it, or lower the subscriber's timeout"
+        )
+        found.note("leases", Status.FAIL, detail)
+    else:
+        found.note("leases", Status.OK, f"{settings.lease_seconds:g} s, the longest attempt is {longest:g} s")
+
+
+def _vault(found: Examination, settings: Settings) -> Vault | None:
+    """The vault of the configured or generated keys; generated ones are read here, never made."""
+    generated = settings.data_dir / keyfiles.ENCRYPTION_KEY_FILE
+    if not settings.encryption_keys and not generated.exists():
+        found.note("secrets", Status.FAIL, f"{generated} is gone: restore it, stored secrets cannot be opened without")
+        return None
+    completed = settings if settings.encryption_keys else keyfiles.complete(settings)
+    return Vault([key.get_secret_value() for key in completed.encryption_keys])
+
+
+async def _openable(db: Database, vault: Vault) -> tuple[Status, str]:
+    closed: list[str] = []
+    total = 0
+    after: int | None = None
+    while True:
+        async with db.begin() as tx:
+            page = await subscribers.listed(tx, Page(_PAGE, after))
+            opened = await subscribers.destinations(tx, [record.row for record in page], vault) if page else []
+        closed += [destination.slug for destination in opened if destination.unreadable]
+        total += len(page)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].row
+    if not closed:
+        return Status.OK, f"those of all {total} subscribers can be opened"
+    some = ", ".join(closed[:5]) + (" …" if len(closed) > 5 else "")  # noqa: PLR2004
+    return Status.FAIL, (
+        f"those of {len(closed)} of {total} subscribers cannot be opened ({some}): put the key that sealed them back "
+        "into TOCSIN_ENCRYPTION_KEYS, or rotate their secrets"
+    )
+
+
+async def _api(found: Examination, url: str) -> None:
+    with found.question("api"):
+        async with Api(url) as api:
+            try:
+                await api.call("GET", "/readyz")
+            except NobodyAnswers as refusal:
+                found.note("api", Status.WARN, refusal.detail)
+            else:
+                found.note("api", Status.OK, f"{api.url} is ready")

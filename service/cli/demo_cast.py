@@ -1,0 +1,111 @@
+"""The demo's subscribers: who they are, how their receivers behave, and what they were registered with."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.cli import answers
+from service.cli.api import Api
+from service.cli.receiving import Receiver, Verdict
+from service.domain.signing import decode_secret
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Subscribers that behave alike: how many, the script of their receivers, and how they are registered."""
+
+    slug: str
+    words: str
+    count: int
+    script: str
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+CAST = (
+    Kind("guild", "answers 200", 14, "200"),
+    Kind("market", "throttles: 429 with Retry-After 1, then 200", 3, "429:1,200", {"maxConcurrency": 100}),
+    Kind("carrier", "fails twice with 500, then 200", 3, "500,500,200", {"backoffCapSeconds": 2}),
+    Kind("lossy", "applies, hangs up before it answers, then 200", 1, "disconnect,200", {"backoffCapSeconds": 2}),
+    Kind(
+        "silent",
+        "takes the request and never answers",
+        1,
+        "timeout",
+        {"timeoutSeconds": 1, "maxAttempts": 2, "backoffCapSeconds": 1, "maxConcurrency": 40},
+    ),
+    Kind(
+        "fragile",
+        "never answers, and cannot deduplicate (idempotent: false)",
+        1,
+        "timeout",
+        {"timeoutSeconds": 1, "idempotent": False, "maxConcurrency": 40},
+    ),
+    Kind("strict", "says no: 422", 1, "422"),
+    Kind("gone", "nobody listens on its port", 1, "refuse", {"maxAttempts": 3, "backoffCapSeconds": 1}),
+)
+"""Twenty-five. Patience is short, so that the demo settles while somebody watches; the defaults last for days."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What all receivers together have seen."""
+
+    requests: int = 0
+    duplicates: int = 0
+    faults: int = 0
+
+    def note(self, verdict: Verdict) -> None:
+        """Count one request."""
+        self.requests += 1
+        self.duplicates += verdict.duplicate
+        self.faults += verdict.fault is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One subscriber and its receiver."""
+
+    slug: str
+    kind: Kind
+    receiver: Receiver
+
+
+def kind_of(slug: str) -> Kind:
+    """The kind that a subscriber of the demo belongs to."""
+    prefix = slug.rsplit("-", 1)[0]
+    return next(kind for kind in CAST if kind.slug == prefix)
+
+
+@asynccontextmanager
+async def receivers(seen: Seen) -> AsyncIterator[list[Member]]:
+    """Every receiver of the cast, each on a port of its own of this machine."""
+    members = list(_members(seen))
+    try:
+        for member in members:
+            await member.receiver.start()
+        yield members
+    finally:
+        for member in members:
+            await member.receiver.close()
+
+
+def _members(seen: Seen) -> Iterator[Member]:
+    for kind in CAST:
+        for number in range(1, kind.count + 1):
+            yield Member(f"{kind.slug}-{number}", kind, Receiver(answers.parse(kind.script), report=seen.note))
+
+
+async def register(api: Api, members: list[Member]) -> None:
+    """Register each subscriber over HTTP and give its receiver the secret to verify with."""
+    for member in members:
+        wanted = {
+            "url": f"http://127.0.0.1:{member.receiver.port}/hooks/{member.slug}",
+            "eventTypes": ["shipment.*"],
+            **member.kind.policy,
+        }
+        path = f"/v1/subscribers/{member.slug}"
+        stored = await api.call("PUT", path, body=wanted)
+        if not stored.get("secret"):  # it is there from an earlier demo; a secret is shown only when it is new
+            stored = await api.call("POST", f"{path}/rotate-secret", body={"graceSeconds": 0})
+        member.receiver.secrets = (decode_secret(stored["secret"]),)

@@ -1,0 +1,95 @@
+"""What the demo tells at its end: what happened to each kind of subscriber and why, and how to go on."""
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from service.cli.api import Api
+from service.cli.demo_cast import CAST, Kind, Seen, kind_of
+from service.cli.demo_stage import JOB
+from service.cli.output import console, plain, table
+from service.keyfiles import BOOTSTRAP_KEY_FILE
+from service.settings import Settings
+
+_EVERYTHING = 100_000
+_ENDS = ("delivered", "rejected", "exhausted", "ambiguous")
+
+Delivery = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What became of the deliveries to one kind of subscriber; `sample` is one of them with its attempts."""
+
+    kind: Kind
+    ends: Mapping[str, int]
+    attempts: int
+    sample: Delivery
+
+
+async def collect(api: Api, run_id: str) -> list[Line]:
+    """Read the run's deliveries over the API and sum them up by kind."""
+    deliveries = await api.items("/v1/deliveries", _EVERYTHING, {"runId": run_id})
+    by_kind: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        by_kind.setdefault(kind_of(delivery["subscriberId"]).slug, []).append(delivery)
+    return [await _line(api, kind, by_kind[kind.slug]) for kind in CAST if kind.slug in by_kind]
+
+
+async def _line(api: Api, kind: Kind, deliveries: Sequence[Delivery]) -> Line:
+    ends = Counter(str(delivery["state"]) for delivery in deliveries)
+    attempts = sum(int(delivery["attemptCount"]) for delivery in deliveries)
+    sample = await api.call("GET", f"/v1/deliveries/{quote(deliveries[0]['id'], safe='')}")
+    return Line(kind, ends, attempts, sample)
+
+
+def show(lines: Sequence[Line], seen: Seen) -> None:
+    """Print the table, and what the receivers saw."""
+    columns = ("", "RECEIVERS THAT", *(end.upper() for end in _ENDS), "ATTEMPTS", "HOW ONE OF THEM WENT")
+    rows = [
+        (
+            line.kind.count,
+            line.kind.words,
+            *(f"{line.ends[end]:,}" if line.ends.get(end) else "" for end in _ENDS),
+            f"{line.attempts:,}",
+            _story(line.sample),
+        )
+        for line in lines
+    ]
+    out = console()
+    out.print(table(columns, rows))
+    verified = "every signature was right" if not seen.faults else f"{seen.faults:,} SIGNATURES WERE WRONG"
+    out.print(
+        f"\nThe receivers saw {seen.requests:,} requests; {verified}; {seen.duplicates:,} repeated a key that had been "
+        "applied, and were not applied again."
+    )
+
+
+def _story(delivery: Delivery) -> str:
+    """The attempts of one delivery and its end: `429 throttled, 200 delivered`."""
+    steps = [f"{attempt['status'] or ''} {attempt['outcome']}".strip() for attempt in delivery["attempts"]]
+    reason = f" → {delivery['state']}: {delivery['reason']}" if delivery["reason"] else ""
+    return plain(", ".join(steps) + reason)
+
+
+def how_to_go_on(settings: Settings, url: str, run_id: str, lines: Sequence[Line]) -> Iterator[str]:
+    """Lines that can be pasted into a shell on this machine."""
+    home = settings.data_dir
+    key = shlex.quote(str(home / BOOTSTRAP_KEY_FILE))
+    yield f'get() {{ curl -sS -H "authorization: Bearer $(cat {key})" "{url}$1"; echo; }}'
+    yield f"get /v1/runs/{run_id}"
+    yield "get '/v1/deliveries?state=exhausted&limit=2'"
+    for line in lines:
+        if line.kind.slug == "lossy":
+            yield f"get /v1/deliveries/{line.sample['id']}"
+    yield ""
+    command = shlex.quote(str(Path(sys.executable).parent / "tocsin"))
+    config = shlex.quote(str(settings.config))
+    yield f"export TOCSIN_URL={url} TOCSIN_DATA_DIR={shlex.quote(str(home))} TOCSIN_CONFIG={config}"
+    yield f"{command} tick {JOB} --wait"
+    yield f"{command} deliveries --state ambiguous --limit 5"

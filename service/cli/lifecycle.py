@@ -1,0 +1,188 @@
+"""Runs the API and a worker in one process and stops them in order: readiness, worker, API, database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from signal import SIGINT, SIGTERM
+from socket import AI_PASSIVE, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, getaddrinfo, socket
+from typing import Any
+
+import structlog
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from service.domain.errors import ConfigurationError, TocsinError
+from service.runtime import Runtime, open_runtime
+from service.settings import Settings
+from service.web.app import create_app
+from service.web.state import state_of
+
+log = structlog.get_logger()
+
+_GRACE_SECONDS = 5
+"""How long the API waits for answers that are under way; ticks and reads take milliseconds."""
+
+_BACKLOG = 2048
+
+Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs in this process: tasks that end only when they are told to, or when they break."""
+
+    tasks: tuple[asyncio.Task[None], ...]
+
+    async def until(self, stop: asyncio.Event) -> None:
+        """Wait for the signal to stop; whatever breaks a part before is raised here."""
+        waiting = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([waiting, *self.tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        for task in self.tasks:
+            if task.done():
+                task.result()
+
+
+async def api_process(stop: asyncio.Event, *, settings: Settings, migrate: bool, work: bool) -> None:
+    """Serve the API until `stop`, with `work` beside a worker."""
+    with listen(settings.host, settings.port) as bound:
+        async with (
+            open_runtime(settings, migrate=migrate) as runtime,
+            running(runtime, bound=bound, work=work) as parts,
+        ):
+            log.info("api.listening", url=address(bound), jobs=sorted(runtime.jobs), worker=work)
+            await parts.until(stop)
+    log.info("process.stopped")
+
+
+async def worker_process(stop: asyncio.Event, *, settings: Settings) -> None:
+    """Work until `stop`."""
+    async with open_runtime(settings) as runtime, running(runtime, bound=None, work=True) as parts:
+        log.info("worker.started", jobs=sorted(runtime.jobs))
+        await parts.until(stop)
+    log.info("process.stopped")
+
+
+@asynccontextmanager
+async def running(runtime: Runtime, *, bound: socket | None, work: bool) -> AsyncIterator[Parts]:
+    """Run the API on a bound socket and, with `work`, a worker; leaving stops them in order, an error at once."""
+    app = create_app(runtime) if bound is not None else None
+    server = _ApiServer(app) if app is not None else None
+    if bound is not None:
+        bound.listen(_BACKLOG)  # before the first log line says so: connections queue until uvicorn takes them
+    enough = asyncio.Event()
+    serving = asyncio.create_task(server.serve(sockets=[bound])) if server and bound else None
+    working = asyncio.create_task(runtime.worker().run(enough)) if work else None
+    tasks = tuple(task for task in (serving, working) if task is not None)
+    try:
+        yield Parts(tasks)
+        if app is not None:
+            state_of(app).draining = True
+        enough.set()
+        if working is not None:
+            await working
+        if server is not None and serving is not None:
+            server.stop()
+            await serving
+    finally:
+        if server is not None:
+            server.stop(at_once=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _ApiServer(uvicorn.Server):
+    """Uvicorn that leaves the signals to this process, which has a worker and a database to stop as well."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="warning",  # its starts and stops are told by our own lines
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Take no more connections; finish what is under way, or not even that."""
+        self.should_exit = True
+        self.force_exit = at_once
+
+
+def listen(host: str, port: int) -> socket:
+    """A bound socket for the API.
+
+    Raises:
+        ConfigurationError: the address is taken or not this machine's; the message names the settings.
+
+    """
+    try:
+        family, kind, protocol, _, where = getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_PASSIVE)[0]
+        bound = socket(family, kind, protocol)
+        try:
+            bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            bound.bind(where)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port} ({error.strerror}): choose another with TOCSIN_HOST or TOCSIN_PORT."
+        ) from None
+    return bound
+
+
+def address(bound: socket) -> str:
+    """The URL under which a socket answers; one that stands for every address is shown as loopback."""
+    host, port = bound.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with, not bound to
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_process(main: Main) -> None:
+    """Run `main` in a fast loop; the first SIGTERM or Ctrl-C sets its event, the second stops it at once.
+
+    Raises:
+        TocsinError: it was stopped at once.
+
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_with_signals(main))
+        except asyncio.CancelledError:
+            raise TocsinError(
+                "stopped at once; what was in flight is taken up again when its lease has run out."
+            ) from None
+
+
+async def _with_signals(main: Main) -> None:
+    stop = asyncio.Event()
+    task = asyncio.current_task()
+
+    def on_signal() -> None:
+        if not stop.is_set():
+            log.info("process.stopping", effect="what is in flight finishes; a second signal stops at once")
+            stop.set()
+        elif task is not None:
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (SIGINT, SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    await main(stop)

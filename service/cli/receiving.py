@@ -1,0 +1,225 @@
+"""A real HTTP receiver that verifies, deduplicates and answers by script: `tocsin receiver` and the demo run it.
+
+It is a sample of what a receiver has to do, and small on purpose: it keeps its keys in memory, the newest 100,000.
+"""
+
+import asyncio
+import hmac
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import cast
+
+import httptools
+
+from service.cli.answers import Kind, Script, Step
+from service.domain import signing
+
+_MAX_BODY_BYTES = 1_048_576
+_MAX_HEADER_BYTES = 65_536
+_MAX_KEYS = 100_000
+_TOLERANCE_SECONDS = 300
+"""How far `webhook-timestamp` may be from this clock; Standard Webhooks advises five minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the receiver made of one request."""
+
+    key: str
+    """The webhook-id, or an empty string where there was none."""
+    request: int
+    """How often this key has come, this time included."""
+    fault: str | None
+    """What is wrong with the signature; None where it is right."""
+    checked: bool
+    """False when the receiver was given no secret to check with."""
+    duplicate: bool
+    """The key was applied before: it is acknowledged and not applied again."""
+    answer: Step
+
+
+@dataclass(slots=True)
+class _Key:
+    requests: int = 0
+    applied: bool = False
+
+
+@dataclass(slots=True)
+class _Request:
+    headers: dict[str, str] = field(default_factory=dict)
+    header_bytes: int = 0
+    body: bytearray = field(default_factory=bytearray)
+
+
+class Receiver:
+    """One listening port. `secrets` may be set after the start, because Tocsin shows a secret only at registration."""
+
+    def __init__(
+        self, script: Script, *, secrets: Sequence[bytes] = (), report: Callable[[Verdict], None] | None = None
+    ) -> None:
+        self.script = script
+        self.secrets = tuple(secrets)
+        self.port = 0
+        self._report = report
+        self._keys: OrderedDict[str, _Key] = OrderedDict()
+        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
+        self._connections: set[asyncio.Transport] = set()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Listen; port 0 takes a free one. A script of `refuse` keeps the port and accepts nothing on it.
+
+        Raises:
+            OSError: the address is taken or not this machine's.
+
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError:
+            self._socket.close()
+            raise
+        self.port = self._socket.getsockname()[1]
+        if not self.script.refuses:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(lambda: _Connection(self), sock=self._socket, backlog=1024)
+
+    async def close(self) -> None:
+        """Stop listening and drop every connection, also the ones that hang on purpose."""
+        if self._server is not None:
+            self._server.close()
+        for transport in list(self._connections):
+            transport.abort()
+        if self._socket is not None:
+            self._socket.close()
+
+    def judge(self, headers: dict[str, str], body: bytes) -> Verdict:
+        """Decide on one request: verify first, then look the key up, then answer by script."""
+        key = headers.get("webhook-id", "")
+        if fault := self._fault(key, headers, body):
+            refusal = Step(Kind.STATUS, HTTPStatus.UNAUTHORIZED if key else HTTPStatus.BAD_REQUEST)
+            verdict = Verdict(key, 0, fault, checked=bool(self.secrets), duplicate=False, answer=refusal)
+        else:
+            verdict = self._apply(key)
+        if self._report is not None:
+            self._report(verdict)
+        return verdict
+
+    def _fault(self, key: str, headers: dict[str, str], body: bytes) -> str | None:
+        if not key:
+            return "webhook-id is missing"
+        return signature_fault(headers, body, self.secrets) if self.secrets else None
+
+    def _apply(self, key: str) -> Verdict:
+        known = self._keys.setdefault(key, _Key())
+        known.requests += 1
+        answer = self.script.answer(known.requests)
+        duplicate = known.applied
+        known.applied = duplicate or answer.applies
+        if len(self._keys) > _MAX_KEYS:
+            self._keys.popitem(last=False)
+        return Verdict(key, known.requests, None, checked=bool(self.secrets), duplicate=duplicate, answer=answer)
+
+
+def signature_fault(headers: dict[str, str], body: bytes, secrets: Sequence[bytes]) -> str | None:
+    """What is wrong with a Standard Webhooks signature, or None where one of the secrets made it just now."""
+    sent = headers.get("webhook-timestamp", "")
+    if not (sent.isascii() and sent.isdigit() and len(sent) <= 11):  # noqa: PLR2004
+        return "webhook-timestamp is missing or no number"
+    if abs(time.time() - int(sent)) > _TOLERANCE_SECONDS:
+        return f"webhook-timestamp is more than {_TOLERANCE_SECONDS} seconds away from this clock"
+    offered = headers.get("webhook-signature", "").encode("utf-8", "replace").split()
+    made = signing.sign(secrets, headers.get("webhook-id", ""), int(sent), body).encode().split()
+    if any(hmac.compare_digest(one, other) for one in offered for other in made):
+        return None
+    return "webhook-signature was not made with this secret" if offered else "webhook-signature is missing"
+
+
+class _Connection(asyncio.Protocol):
+    """One keep-alive HTTP/1.1 connection; the callbacks below `data_received` are httptools' names."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._parser = httptools.HttpRequestParser(self)
+        self._request = _Request()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's by behaviour and not by class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._receiver._connections.add(self._transport)  # noqa: SLF001
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._transport is not None:
+            self._receiver._connections.discard(self._transport)  # noqa: SLF001
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._write(Step(Kind.STATUS, HTTPStatus.BAD_REQUEST), "not HTTP", keep_alive=False)
+
+    def on_message_begin(self) -> None:
+        self._request = _Request()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._request.header_bytes += len(name) + len(value)
+        if self._request.header_bytes > _MAX_HEADER_BYTES:
+            self._write(Step(Kind.STATUS, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), "too large", keep_alive=False)
+        else:
+            self._request.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self._request.body += body
+        if len(self._request.body) > _MAX_BODY_BYTES:
+            self._write(Step(Kind.STATUS, HTTPStatus.REQUEST_ENTITY_TOO_LARGE), "too large", keep_alive=False)
+
+    def on_message_complete(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        verdict = self._receiver.judge(self._request.headers, bytes(self._request.body))
+        if verdict.answer.kind is Kind.DISCONNECT:
+            self._transport.close()
+        elif verdict.answer.kind is Kind.STATUS:
+            self._write(verdict.answer, _words(verdict), keep_alive=self._parser.should_keep_alive())
+
+    def _write(self, step: Step, body: str, *, keep_alive: bool) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(_response(step, body, keep_alive=keep_alive))
+        if not keep_alive:
+            self._transport.close()
+
+
+def _words(verdict: Verdict) -> str:
+    """The body of the answer, for the eyes of whoever reads the attempt."""
+    if verdict.fault is not None:
+        return verdict.fault
+    if not verdict.answer.applies:
+        return "not applied"
+    return "duplicate: acknowledged, not applied again" if verdict.duplicate else "applied"
+
+
+def _response(step: Step, body: str, *, keep_alive: bool) -> bytes:
+    empty = step.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+    content = b"" if empty else body.encode()
+    lines = [f"HTTP/1.1 {step.status} {_phrase(step.status)}"]
+    if not empty:
+        lines += ["content-type: text/plain; charset=utf-8", f"content-length: {len(content)}"]
+    if step.retry_after is not None:
+        lines.append(f"retry-after: {step.retry_after}")
+    lines.append(f"connection: {'keep-alive' if keep_alive else 'close'}")
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + content
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Scripted"

@@ -1,0 +1,126 @@
+"""Reads `tocsin.toml`: the jobs, and where their secrets are."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from service.domain.errors import ConfigurationError
+from service.domain.identifiers import is_event_type, is_job_name
+from service.domain.job import JobConfig
+from service.settings import read_secret
+
+log = structlog.get_logger(__name__)
+
+_SHORTEST_SECRET = 16
+_DAY = 86_400
+
+
+def _event_type(text: str) -> str:
+    if not is_event_type(text):
+        raise ValueError(
+            "must be words of letters, digits, hyphens or underscores joined by dots, up to 128 characters"
+        )
+    return text
+
+
+class _Job(BaseModel):
+    """One `[jobs.NAME]` table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    source: str
+    secrets: list[str] = Field(min_length=1)
+    event_type: Annotated[str, AfterValidator(_event_type)] | None = None
+    page_size: int = Field(500, ge=1, le=5_000)
+    statement: str | None = None
+    statement_timeout_seconds: float = Field(30, gt=0, le=3600)
+    max_cutoff_ahead: int = Field(60, ge=0, le=_DAY)
+    max_cutoff_age: int = Field(7 * _DAY, ge=60, le=366 * _DAY)
+    options: dict[str, object] = Field(default_factory=dict)
+
+
+class _File(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    jobs: dict[str, _Job] = Field(default_factory=dict)
+
+
+def load_jobs(path: Path) -> dict[str, JobConfig]:
+    """The jobs by name; none, with a warning, when there is no such file.
+
+    Raises:
+        ConfigurationError: the file is not TOML, has an unknown or wrong key, a secret is missing, too short, or shared
+            by two jobs.
+
+    """
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        log.warning("config.absent", path=str(path), effect="there are no jobs, every tick will be refused")
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"{path} cannot be read: {why}") from error
+    try:
+        file = _File.model_validate(tomllib.loads(raw))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path} is not TOML: {error}") from error
+    except ValidationError as error:
+        raise ConfigurationError(f"{path}: {_one_line(error)}") from None
+    try:
+        jobs = {name: _job(name, job) for name, job in file.jobs.items()}
+        _check_unshared(jobs)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error.detail}") from error
+    return jobs
+
+
+def _job(name: str, job: _Job) -> JobConfig:
+    if not is_job_name(name):
+        raise ConfigurationError(
+            'the name of a job must be up to 100 of a-z, 0-9, ".", "-", "_" and begin with a letter or digit'
+        )
+    secrets = tuple(_secret(name, at, reference) for at, reference in enumerate(job.secrets))
+    return JobConfig(name=name, **{**dict(job), "secrets": secrets})
+
+
+def _secret(name: str, at: int, reference: str) -> bytes:
+    try:
+        secret = read_secret(reference)
+    except ConfigurationError as error:
+        raise ConfigurationError(f'jobs."{name}".secrets[{at}]: {error.detail}') from error
+    if len(secret) < _SHORTEST_SECRET:
+        raise ConfigurationError(
+            f'jobs."{name}".secrets[{at}]: shorter than {_SHORTEST_SECRET} bytes; make one with `openssl rand -hex 32`'
+        )
+    return secret
+
+
+def _check_unshared(jobs: dict[str, JobConfig]) -> None:
+    """A tick's signature does not name its job, so that a shared secret would let one job's tick start another."""
+    owners: dict[bytes, str] = {}
+    for job in jobs.values():
+        for secret in job.secrets:
+            owner = owners.setdefault(secret, job.name)
+            if owner != job.name:
+                raise ConfigurationError(
+                    f'jobs."{owner}" and jobs."{job.name}" have the same secret: give each job one of its own'
+                )
+
+
+def _one_line(error: ValidationError) -> str:
+    return "; ".join(
+        f"{_place(fault['loc'])}: {fault['msg'].removeprefix('Value error, ')}"
+        for fault in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """`jobs."a.b".page_size`: as one would write it in the file."""
+    words = [f'"{part}"' if at == 1 else str(part) for at, part in enumerate(location)]
+    return ".".join(words)

@@ -1,0 +1,81 @@
+"""Names: which ones are allowed, how ids that leave the house are written and read, what an event type matches."""
+
+import base64
+import re
+from uuid import UUID
+
+MAX_RUN_ID_BYTES = 200
+"""Of UTF-8. A runId is opaque, compared byte for byte, and has no control characters."""
+MAX_SUBJECT_BYTES = 255
+"""Of UTF-8, without control characters."""
+MAX_VERSION = 2**63 - 1
+MAX_TYPE_CHARS = 128
+
+_JOB = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_SUBSCRIBER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TYPE = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_DELIVERY = re.compile(r"dlv_([0-9a-v]{32})")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_MAX_ROW = 2**31 - 1
+
+
+def is_job_name(text: str) -> bool:
+    """Whether a job may be called so: up to 100 of a-z, 0-9, dot, hyphen, underscore; begins with a letter or digit."""
+    return _JOB.fullmatch(text) is not None
+
+
+def is_subscriber_slug(text: str) -> bool:
+    """Whether a subscriber may be called so: up to 63 of a-z, 0-9, hyphen, underscore.
+
+    There is no dot because the slug is part of the `webhook-id`, where Standard Webhooks forbids it.
+    """
+    return _SUBSCRIBER.fullmatch(text) is not None
+
+
+def is_tenant(text: str) -> bool:
+    """Whether a tenant may be called so; capitals are allowed because tenant ids often come from another system."""
+    return _TENANT.fullmatch(text) is not None
+
+
+def is_event_type(text: str) -> bool:
+    """Whether an event may be of this type: words of letters, digits, hyphen, underscore, joined by dots."""
+    return len(text) <= MAX_TYPE_CHARS and _TYPE.fullmatch(text) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a subscription may ask for this: `*`, an event type, or the beginning of one with `.*` after it."""
+    return text == "*" or is_event_type(text.removesuffix(".*"))
+
+
+def topics(event_type: str) -> tuple[str, ...]:
+    """Every pattern that matches the type, widest first: `a.b.c` has `*`, `a.*`, `a.b.*` and `a.b.c`."""
+    words = event_type.split(".")
+    beginnings = (".".join(words[:count]) + ".*" for count in range(1, len(words)))
+    return ("*", *beginnings, event_type)
+
+
+def delivery_id(event_id: UUID, subscriber_row: int) -> str:
+    """The id that a delivery has outside: `dlv_` and 32 characters of base32hex (RFC 4648) over event and row."""
+    packed = event_id.bytes + subscriber_row.to_bytes(4, "big")
+    return "dlv_" + base64.b32hexencode(packed).decode().lower()
+
+
+def parse_delivery_id(text: str) -> tuple[UUID, int] | None:
+    """The event and the subscriber's row behind a delivery id; None when it cannot be one of ours."""
+    found = _DELIVERY.fullmatch(text)
+    if not found:
+        return None
+    packed = base64.b32hexdecode(found[1].upper())
+    row = int.from_bytes(packed[16:], "big")
+    return (UUID(bytes=packed[:16]), row) if row <= _MAX_ROW else None
+
+
+def delivery_key(event_id: UUID, slug: str) -> str:
+    """The delivery key, which is the `webhook-id`: the same for ever, in every attempt and generation."""
+    return f"{event_id}:{slug}"
+
+
+def parse_uuid(text: str) -> UUID | None:
+    """The UUID in its one canonical form (8-4-4-4-12 hex digits); None for anything else."""
+    return UUID(text) if _UUID.fullmatch(text) else None

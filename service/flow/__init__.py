@@ -1,0 +1,1 @@
+"""The verbs: accept, discover, dispatch, send, control. They own the transactions."""

@@ -1,0 +1,128 @@
+"""One attempt at a claimed delivery: sent or not, it ends in a settlement."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+
+import structlog
+
+from service.domain import retry
+from service.domain.model import (
+    Answer,
+    Claimed,
+    DeliveryState,
+    Destination,
+    Mode,
+    Outcome,
+    Policy,
+    Settlement,
+)
+from service.domain.identifiers import delivery_key
+from service.flow.egress import Egress
+from service.flow.outbound import Outbound
+from service.flow.send import Request, send
+from service.store.settlements import Settled
+
+log = structlog.get_logger()
+
+LEASE_MARGIN = 1 / 12
+"""An attempt starts only when its lease outlives its deadline by this part, so that the answer can still be settled."""
+
+_NO_POLICY = Policy()
+"""Stands in where no subscriber could be read; outcomes of our own are treated alike by every policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The moment of a claim by the database's clock, carried on by the monotonic one; and how long its leases live."""
+
+    claimed_at: datetime
+    started: float
+    lease_seconds: float
+
+    def elapsed(self) -> float:
+        """Seconds since the claim."""
+        return monotonic() - self.started
+
+    def now(self) -> datetime:
+        """The database's time now, without asking it."""
+        return self.claimed_at + timedelta(seconds=self.elapsed())
+
+
+class Attempts:
+    """Makes attempts; holds nothing but what all of them share."""
+
+    def __init__(self, egress: Egress, worker: str, draw: Callable[[], float] = random.random) -> None:
+        """`worker` is named in the evidence; `draw` is uniform in [0, 1) and makes the jitter."""
+        self._egress = egress
+        self._worker = worker
+        self._draw = draw
+
+    async def make(self, item: Outbound, clock: Clock, ended: Callable[[Settled], None]) -> None:
+        """See one delivery through its attempt and hand the settlement to `ended`, also when this is cancelled."""
+        started, before = clock.now(), clock.elapsed()
+        if item.claimed.lapsed is None and item.claimed.seconds_left <= before:
+            ended(self._expired(item.claimed, started))
+            return
+        try:
+            answer = await self._answer(item, clock)
+        except asyncio.CancelledError:
+            answer = _stopped(item.destination)
+        except Exception as error:
+            log.exception("attempt.broken", event_id=str(item.claimed.event_id), subscriber=item.claimed.subscriber)
+            answer = Answer(Outcome.INTERNAL, detail=type(error).__name__)
+        ended(self._settled(item, answer, clock, started))
+
+    def given_back(self, claimed: Claimed, clock: Clock) -> Settled:
+        """A delivery that was claimed but cannot be loaded now: due again at once, no attempt counted."""
+        answer = Answer(Outcome.INTERRUPTED, detail="the database was lost before the request went out")
+        return self._settled(Outbound(claimed, None, b""), answer, clock, clock.now())
+
+    async def _answer(self, item: Outbound, clock: Clock) -> Answer:
+        claimed, to = item.claimed, item.destination
+        if claimed.lapsed is not None:
+            return Answer(Outcome.IN_DOUBT, detail="the lease ran out: the worker died or lost the database")
+        if to is None or to.unreadable:
+            return Answer(Outcome.INTERNAL, detail="secret-unreadable" if to else "subscriber-unreadable")
+        if to.mode is Mode.SHADOW:
+            return Answer(Outcome.SHADOW)
+        if clock.elapsed() + to.timeout_seconds > clock.lease_seconds * (1 - LEASE_MARGIN):
+            return Answer(Outcome.INTERRUPTED, detail="too little of the lease was left to start")
+        return await send(self._egress, _request(claimed, to, item.body))
+
+    def _settled(self, item: Outbound, answer: Answer, clock: Clock, started: datetime) -> Settled:
+        claimed = item.claimed
+        budget = retry.Budget(claimed.generation_attempts, claimed.seconds_left - clock.elapsed())
+        policy = item.destination.policy if item.destination else _NO_POLICY
+        decision = retry.settle(answer, policy, budget, self._draw())
+        if claimed.lapsed:
+            return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at)
+        return Settled(claimed, decision, answer, self._worker, started)
+
+    def _expired(self, claimed: Claimed, now: datetime) -> Settled:
+        decision = Settlement(DeliveryState.EXHAUSTED, counted=False, reason="deadline")
+        return Settled(claimed, decision, None, self._worker, now)
+
+
+def _stopped(to: Destination | None) -> Answer:
+    """The drain is over while the request is out: a receiver that cannot deduplicate must not see it again unasked."""
+    if to is None or to.policy.idempotent:
+        return Answer(Outcome.INTERRUPTED, detail="the worker stopped before the answer came")
+    return Answer(Outcome.DISCONNECTED, detail="the worker stopped before the answer came")
+
+
+def _request(claimed: Claimed, to: Destination, body: bytes) -> Request:
+    return Request(
+        url=to.url,
+        webhook_id=delivery_key(claimed.event_id, to.slug),
+        body=body,
+        secrets=to.secrets,
+        headers=to.headers,
+        generation=claimed.generation,
+        attempt=claimed.attempt_count + 1,
+        run_id=str(claimed.run_id) if claimed.run_id else None,
+        timeout_seconds=to.timeout_seconds,
+    )

@@ -1,0 +1,144 @@
+"""Discovery: takes a leased run from its source to events to deliveries, page by page, and can resume anywhere."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import structlog
+from uuid_utils.compat import uuid7
+
+from service.domain.errors import DiscoveryFailed, Unavailable
+from service.domain.eventbody import compose
+from service.domain.job import JobConfig
+from service.domain.model import EventId, Found, LeasedRun
+from service.flow.doorbell import Doorbell
+from service.sources import Source
+from service.store import deliveries, events, runs
+from service.store.database import Database, Tx, is_contended
+
+log = structlog.get_logger()
+
+CONTENTION_PAUSE_SECONDS = 1.0
+
+
+class LeaseLost(Exception):  # noqa: N818 - an answer, not a fault
+    """Another worker has taken the run over; this one lets go of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Advances the runs of the jobs that this worker knows."""
+
+    db: Database
+    doorbell: Doorbell
+    jobs: Mapping[str, JobConfig]
+    sources: Mapping[str, Source]
+    worker: str
+    lease_seconds: float
+
+    async def once(self) -> bool:
+        """Lease one open run and take it to its end; False when there is none."""
+        async with self.db.begin() as tx:
+            run = await runs.lease(tx, jobs=list(self.sources), worker=self.worker, seconds=self.lease_seconds)
+        if run is None:
+            return False
+        await self._advance(run)
+        return True
+
+    async def _advance(self, run: LeasedRun) -> None:
+        try:
+            run = await self._discover(run)
+            sent = await self._fan_out(run)
+            await self._complete(run)
+        except LeaseLost:
+            log.warning("run.lease_lost", run=str(run.id), job=run.job)
+        except DiscoveryFailed as error:
+            await self._fail(run, error.detail)
+        except Unavailable:
+            raise  # the lease ends by itself; whoever reaches the database first goes on
+        except Exception as error:
+            if is_contended(error):
+                await self._give_back(run, CONTENTION_PAUSE_SECONDS)
+                return
+            log.exception("run.broken", run=str(run.id), job=run.job)
+            await self._fail(run, f"the source failed with {type(error).__name__}; the worker's log has the details")
+        except BaseException:
+            await asyncio.shield(self._give_back(run, 0.0))  # this worker is stopping
+            raise
+        else:
+            log.info("run.completed", run=str(run.id), job=run.job, events=run.events, deliveries=sent)
+
+    async def _discover(self, run: LeasedRun) -> LeasedRun:
+        while not run.discovered:
+            async with self.db.begin() as tx:
+                run = await self._page(tx, run)
+        return run
+
+    async def _page(self, tx: Tx, run: LeasedRun) -> LeasedRun:
+        """One page in one transaction: the lease is checked first, so that only one worker can be in here."""
+        if not await runs.renew(tx, run, seconds=self.lease_seconds):
+            raise LeaseLost
+        found = await self.sources[run.job].discover(tx, run, self.jobs[run.job].page_size)
+        new = await _store(tx, run, found) if found else 0
+        if not await runs.renew(tx, run, seconds=self.lease_seconds, events=new, discovered=not found):
+            raise LeaseLost
+        return replace(run, events=run.events + new, discovered=not found)
+
+    async def _fan_out(self, run: LeasedRun) -> int:
+        total = 0
+        while True:
+            async with self.db.begin() as tx:
+                if not await runs.renew(tx, run, seconds=self.lease_seconds):
+                    raise LeaseLost
+                chunk = await deliveries.fan_out(tx, run.id)
+            if not chunk.events:
+                return total
+            total += chunk.deliveries
+            await self.doorbell.ring()
+
+    async def _complete(self, run: LeasedRun) -> None:
+        async with self.db.begin() as tx:
+            if not await runs.complete(tx, run):
+                raise LeaseLost
+        # In a transaction of its own, as after every settle: whoever comes second sees that all is terminal.
+        async with self.db.begin() as tx:
+            await runs.settle(tx, [run.id])
+
+    async def _fail(self, run: LeasedRun, reason: str) -> None:
+        async with self.db.begin() as tx:
+            await runs.fail(tx, run, reason)
+        log.error("run.failed", run=str(run.id), job=run.job, error=reason)
+
+    async def _give_back(self, run: LeasedRun, seconds: float) -> None:
+        async with self.db.begin() as tx:
+            await runs.give_back(tx, run, seconds=seconds)
+
+
+async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
+    """Store what a page found; returns how many events it gave the run.
+
+    Raises:
+        DiscoveryFailed: the page would lose a fact or go round in circles; it is rolled back with its state change.
+
+    """
+    fresh = [compose(item, _new_id(), tx.now) for item in found if item.event_id is None]
+    stored = await events.add(tx, fresh, run_id=run.id) if fresh else []
+    if not all(item.same_data for item in stored):
+        message = (
+            "a row has the tenant_id, type, subject and version of an event that was stored with other data: "
+            "raise version with every change"
+        )
+        raise DiscoveryFailed(message)
+    new = len(found) - len(fresh) + sum(item.added for item in stored)
+    if not new:
+        message = (
+            "the statement makes no progress: all rows of a page were discovered before. "
+            "It must change the rows that it returns so that it does not find them again"
+        )
+        raise DiscoveryFailed(message)
+    return new
+
+
+def _new_id() -> EventId:
+    return EventId(UUID(bytes=uuid7().bytes))

@@ -1,0 +1,125 @@
+"""Dispatch: claim, send, settle, in batches; no connection is held while a request is out."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+
+from service.domain.errors import Unavailable
+from service.domain.model import Claimed
+from service.flow.attempt import Attempts, Clock
+from service.flow.outbound import Loader
+from service.flow.settler import Settler
+from service.store import deliveries, lanes
+from service.store.database import Database, Tx
+
+log = structlog.get_logger()
+
+LANES_PER_CLAIM = 64
+POLL_SECONDS = 1.0
+"""A worker that was not rung looks again after this."""
+MIN_REST_SECONDS = 0.005
+FINAL_FLUSH_SECONDS = 5.0
+"""A stopping worker waits this long for a database that is away before it leaves its last results behind."""
+LAPSE_SECONDS = 1.0
+"""How often a worker looks for leases that ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one worker takes on, and for how long."""
+
+    lease_seconds: float = 60.0
+    concurrency: int = 128
+    claim_batch: int = 200
+    drain_seconds: float = 25.0
+
+
+class Dispatcher:
+    """Takes due deliveries through one attempt each."""
+
+    def __init__(
+        self, db: Database, loader: Loader, attempts: Attempts, settler: Settler, *, worker: str, limits: Limits
+    ) -> None:
+        """`worker` names this process in leases and evidence."""
+        self._db = db
+        self._loader = loader
+        self._attempts = attempts
+        self._settler = settler
+        self._worker = worker
+        self._limits = limits
+        self._flights: set[asyncio.Task[None]] = set()
+        self._lapse_due = 0.0
+
+    @property
+    def room(self) -> int:
+        """How many more attempts this worker takes on now; results that wait for the database take room as well."""
+        return self._limits.concurrency - len(self._flights) - self._settler.backlog
+
+    async def once(self) -> int:
+        """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
+        taken = await self.take(self._limits.claim_batch)
+        if self._flights:
+            await asyncio.wait(self._flights)
+        await self._settler.flush()
+        return taken
+
+    async def take(self, room: int) -> int:
+        """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
+        before = monotonic()
+        async with self._db.begin() as tx:
+            clock = Clock(tx.now, before, self._limits.lease_seconds)
+            taken = await self._lapsed(tx)
+            taken += await deliveries.claim(
+                tx,
+                worker=self._worker,
+                lease_seconds=self._limits.lease_seconds,
+                lanes=LANES_PER_CLAIM,
+                per_lane=room,
+                batch=room,
+            )
+        await self._start(taken, clock)
+        return len(taken)
+
+    async def _lapsed(self, tx: Tx) -> list[Claimed]:
+        if monotonic() < self._lapse_due:
+            return []
+        self._lapse_due = monotonic() + LAPSE_SECONDS
+        return await deliveries.lapse(
+            tx, worker=self._worker, lease_seconds=self._limits.lease_seconds, lanes=LANES_PER_CLAIM
+        )
+
+    async def _start(self, taken: Sequence[Claimed], clock: Clock) -> None:
+        try:
+            outbound = await self._loader.load(taken)
+        except Unavailable:
+            for claimed in taken:
+                self._settler.put(self._attempts.given_back(claimed, clock))
+            raise
+        for item in outbound:
+            flight = asyncio.create_task(self._attempts.make(item, clock, self._settler.put))
+            self._flights.add(flight)
+            flight.add_done_callback(self._flights.discard)
+
+    async def seconds_to_next(self) -> float:
+        """How long this worker may rest unless it is rung: until some lane has something due, at most a poll."""
+        async with self._db.begin() as tx:
+            seconds = await lanes.seconds_to_next(tx)
+        return POLL_SECONDS if seconds is None else min(max(seconds, MIN_REST_SECONDS), POLL_SECONDS)
+
+    async def drain(self) -> None:
+        """Let what is in flight finish within `drain_seconds`, give the rest back, and settle all of it."""
+        if self._flights:
+            _, late = await asyncio.wait(self._flights, timeout=self._limits.drain_seconds)
+            for flight in late:
+                flight.cancel()
+            if late:
+                await asyncio.wait(late)
+        try:
+            async with asyncio.timeout(FINAL_FLUSH_SECONDS):
+                await self._settler.flush()
+        except TimeoutError:
+            # The leases run out, and the deliveries go on with in_doubt attempts as evidence.
+            log.error("attempts.unsettled", attempts=self._settler.backlog)  # noqa: TRY400 - the trace says nothing

@@ -1,0 +1,207 @@
+"""Sends one signed request, and tells what came of it; never raises for the far end."""
+
+import asyncio
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from pyreqwest.exceptions import DetailedPyreqwestError, RequestTimeoutError
+from pyreqwest.http import Url
+from pyreqwest.request import StreamRequest
+from pyreqwest.response import Response
+
+from service import __version__
+from service.domain.excerpts import EXCERPT_BYTES, excerpt
+from service.domain.faults import fault
+from service.domain.headers import header_faults
+from service.domain.model import Answer, Outcome
+from service.domain.outcomes import classify, retry_after_detail
+from service.domain.signing import sign
+from service.flow.egress import Blocked, Egress, Route
+from service.flow.resolver import Unready, Unresolved
+
+ANSWER_BYTES: Final = 64 * 1024
+"""An answer is read no further; the connection is closed instead."""
+_ORIGIN_CHARACTERS: Final = 100
+_HEX: Final = re.compile(r"[0-9a-f]{32}")
+_USER_AGENT: Final = f"Tocsin/{__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One attempt's request. `timeout_seconds` bounds all of it, from the look-up of the name to the answer's end."""
+
+    url: str = field(repr=False)
+    webhook_id: str
+    """The delivery key `<eventId>:<subscriberId>`, the same for ever."""
+    body: bytes = field(repr=False)
+    secrets: tuple[bytes, ...] = field(repr=False)
+    """Signing keys, newest first; each makes one signature."""
+    generation: int
+    attempt: int
+    timeout_seconds: float
+    run_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The subscriber's own."""
+
+
+class _Result(NamedTuple):
+    outcome: Outcome
+    status: int | None = None
+    detail: str | None = None
+    retry_after: float | None = None
+    excerpt: str | None = None
+    disable: bool = False
+
+
+async def send(egress: Egress, request: Request) -> Answer:
+    """Make one attempt, which ends within `timeout_seconds` whatever the receiver does.
+
+    Cancelling it returns at once, but the transport goes on by itself until the answer's head or the end of that
+    time: a request whose sending was cancelled may still be received. `started_at` is left to the caller, who knows
+    the database's clock.
+    """
+    began = time.monotonic()
+    try:
+        result = await _attempt(egress, request, began)
+    except Blocked as blocked:
+        result = _Result(Outcome.BLOCKED, detail=str(blocked))
+    except Unresolved as unresolved:
+        result = _Result(Outcome.UNREACHABLE, detail=str(unresolved))
+    except Unready as unready:
+        result = _Result(Outcome.INTERNAL, detail=str(unready))
+    duration_ms = int((time.monotonic() - began) * 1000)
+    return Answer(
+        result.outcome,
+        result.status,
+        result.detail,
+        result.retry_after,
+        result.excerpt,
+        duration_ms=duration_ms,
+        disable=result.disable,
+    )
+
+
+def sign_headers(request: Request, now: float) -> dict[str, str]:
+    """The headers of an attempt that is signed at `now`, in seconds since 1970, the subscriber's own among them.
+
+    The trace is the event's, so that all attempts at it hang together; the span is this attempt's own (W3C Trace
+    Context, 3.2).
+    """
+    timestamp = int(now)
+    key = request.webhook_id
+    headers = {
+        **request.headers,
+        "content-type": "application/json",
+        "user-agent": _USER_AGENT,
+        "webhook-id": key,
+        "idempotency-key": key,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign(request.secrets, key, timestamp, request.body),
+        "tocsin-generation": str(request.generation),
+        "tocsin-attempt": str(request.attempt),
+        "traceparent": f"00-{_trace_id(key)}-{os.urandom(8).hex()}-01",
+    }
+    if request.run_id is not None:
+        headers["tocsin-run"] = request.run_id
+    return headers
+
+
+def _trace_id(webhook_id: str) -> str:
+    """The event's id without its hyphens, which is just as long as a trace id; for any other key, a hash of it."""
+    bare = webhook_id.partition(":")[0].replace("-", "")
+    return bare if _HEX.fullmatch(bare) else hashlib.sha256(webhook_id.encode()).hexdigest()[:32]
+
+
+async def _attempt(egress: Egress, request: Request, began: float) -> _Result:
+    if not request.secrets:
+        return _Result(Outcome.INTERNAL, detail="configuration: there is no secret to sign with")
+    if request.headers and header_faults(request.headers):
+        return _Result(Outcome.BLOCKED, detail="configuration: a header of this subscriber cannot be sent")
+    seconds = request.timeout_seconds
+    route = egress.ready(request.url, seconds)
+    if route is None:
+        try:
+            async with asyncio.timeout(seconds):
+                route = await egress.route(request.url, seconds)
+        except TimeoutError:
+            return _Result(Outcome.UNREACHABLE, detail="dns: no answer within the attempt's time")
+        seconds = max(seconds - (time.monotonic() - began), 0.001)
+    try:
+        prepared = _prepared(route, request, seconds)
+    except ValueError:
+        return _Result(Outcome.BLOCKED, detail="configuration: this request cannot be written as HTTP")
+    return await _exchange(egress, request, route, prepared)
+
+
+def _prepared(route: Route, request: Request, seconds: float) -> StreamRequest:
+    return (
+        route.client.post(route.url)
+        .headers(sign_headers(request, time.time()))
+        .body_bytes(request.body)
+        # The transport's own timer also covers the answer's body, and costs a third of what the event loop's does.
+        .timeout(timedelta(seconds=seconds))
+        # The head is handed over as soon as it is there: a body that drips must not hide its status.
+        .streamed_read_buffer_limit(1)
+        .build_streamed()
+    )
+
+
+async def _exchange(egress: Egress, request: Request, route: Route, prepared: StreamRequest) -> _Result:
+    status = None
+    try:
+        async with prepared as response:
+            status = response.status
+            read = await response.body_reader.read(ANSWER_BYTES)
+            body = b"" if read is None else bytes(memoryview(read)[: EXCERPT_BYTES + 1])
+            return _told(response, body, route.url)
+    except DetailedPyreqwestError as error:
+        causes = [cause["message"] for cause in error.details["causes"] or []]
+        outcome, detail = fault(causes, timed_out=isinstance(error, RequestTimeoutError))
+        if outcome is Outcome.UNREACHABLE:
+            egress.unreached(request.url, route.address)
+        return _Result(outcome, status, detail if status is None else f"{detail} (it began with status {status})")
+
+
+def _told(response: Response, body: bytes, url: Url) -> _Result:
+    """What a complete answer says; the rare parts only where the status asks for them."""
+    status = response.status
+    if 200 <= status < 300:  # noqa: PLR2004
+        return _Result(Outcome.DELIVERED, status, excerpt=excerpt(body))
+    asked = _values(response, "retry-after")
+    outcome, retry_after, disable = classify(status, asked, datetime.now(UTC))
+    detail = retry_after_detail(asked, retry_after)
+    if 300 <= status < 400:  # noqa: PLR2004
+        detail = _redirected(status, _values(response, "location"), url)
+    elif status < 200:  # noqa: PLR2004
+        detail = "the connection was switched to another protocol instead of an answer"
+    return _Result(outcome, status, detail, retry_after, excerpt(body), disable)
+
+
+def _values(response: Response, name: str) -> list[str]:
+    """Every value of a header; one that is not ASCII counts as junk, and so as empty."""
+    try:
+        return response.get_header_all(name)
+    except ValueError:
+        return [""]
+
+
+def _redirected(status: int, locations: list[str], url: Url) -> str:
+    """Where a redirect that was not followed would lead: an origin at most, because paths and queries may be secret."""
+    advice = "it is not followed; update the subscriber's url"
+    if not locations or not locations[0]:
+        return f"answered {status}, which is no success; update the subscriber's url"
+    try:
+        to = url.join(locations[0])
+    except ValueError:
+        return f"redirects ({status}) to something that is no URL; {advice}"
+    if to.scheme not in ("http", "https"):
+        return f"redirects ({status}) to something that is not HTTP; {advice}"
+    if to.origin_ascii == url.origin_ascii:
+        return f"redirects ({status}) within its own origin; {advice}"
+    return f"redirects ({status}) to {to.origin_ascii[:_ORIGIN_CHARACTERS]}; {advice}"

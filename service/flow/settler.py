@@ -1,0 +1,134 @@
+"""The settler: collects ended attempts and writes them in batches, as long as it takes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from service.domain.errors import Unavailable
+from service.domain.model import DeliveryRow, DeliveryState, SubscriberRow
+from service.store import audit, lanes, runs, settlements
+from service.store.database import Database, Tx, is_contended
+from service.store.settlements import Settled
+
+log = structlog.get_logger()
+
+BATCH = 500
+RETRY_SECONDS = 1.0
+"""How long to wait before writing again when the database is away; the results wait in memory."""
+
+GONE_REASON = "the receiver answered 410 Gone"
+
+
+class Settler:
+    """Writes settlements; whatever ended is kept in memory until the database has it."""
+
+    def __init__(self, db: Database) -> None:
+        """Write through `db`."""
+        self._db = db
+        self.flushed: Callable[[], None] = lambda: None
+        """Called after each batch, since it has freed room in lanes: the worker hangs its bell here."""
+        self._waiting: deque[Settled] = deque()
+        self._arrived = asyncio.Event()
+
+    def put(self, ended: Settled) -> None:
+        """Hand over an ended attempt; never waits."""
+        self._waiting.append(ended)
+        self._arrived.set()
+
+    @property
+    def backlog(self) -> int:
+        """How many ended attempts the database has not heard of."""
+        return len(self._waiting)
+
+    async def run(self) -> None:
+        """Write batches as attempts end, until cancelled. While one is written the next gathers, so load makes batches."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write everything that waits now. Survives a database that is away; loses nothing."""
+        while self._waiting:
+            batch = self._next_batch()
+            try:
+                await self._write(batch)
+            except Unavailable:
+                self._waiting.extendleft(reversed(batch))
+                log.warning("settle.waiting", attempts=len(self._waiting))
+                await asyncio.sleep(RETRY_SECONDS)
+            except BaseException:  # cancelled: whoever flushes next writes it, perhaps a second time, which adds nothing
+                self._waiting.extendleft(reversed(batch))
+                raise
+            else:
+                self.flushed()
+
+    def _next_batch(self) -> list[Settled]:
+        """The oldest results, each delivery once: a second one of the same delivery waits for the next batch."""
+        batch: dict[DeliveryRow, Settled] = {}
+        again: list[Settled] = []
+        while self._waiting and len(batch) < BATCH:
+            item = self._waiting.popleft()
+            if item.claimed.row in batch:
+                again.append(item)
+            else:
+                batch[item.claimed.row] = item
+        self._waiting.extendleft(reversed(again))
+        return list(batch.values())
+
+    async def _write(self, batch: Sequence[Settled]) -> None:
+        try:
+            await self._settle(batch)
+        except Unavailable:
+            raise
+        except Exception as error:
+            if is_contended(error):
+                await self._write(batch)
+            elif len(batch) > 1:
+                for item in batch:  # one result that the database refuses must not hold up the others
+                    await self._write([item])
+            else:
+                # Its lease runs out, and the delivery goes on with an in_doubt attempt as evidence.
+                log.exception("attempt.unsettled", delivery=batch[0].claimed.row)
+
+    async def _settle(self, batch: Sequence[Settled]) -> None:
+        async with self._db.begin() as tx:
+            settled = await settlements.settle(tx, batch)
+            await _disable(tx, {item.claimed.subscriber for item in batch if item.answer and item.answer.disable})
+        ended = [item for item in batch if item.settlement.state is not DeliveryState.PENDING]
+        touched = {item.claimed.run_id for item in ended if item.claimed.run_id and item.claimed.row in settled}
+        if touched:
+            async with self._db.begin() as tx:
+                await runs.settle(tx, list(touched))
+        for item in batch:
+            _tell(item, late=item.claimed.row not in settled)
+
+
+async def _disable(tx: Tx, gone: set[SubscriberRow]) -> None:
+    if not gone:
+        return
+    for slug in await lanes.disable(tx, sorted(gone), GONE_REASON):
+        await audit.write(
+            tx, actor="tocsin", action="subscriber.disabled", object=f"subscriber:{slug}", reason=GONE_REASON
+        )
+        log.warning("subscriber.disabled", subscriber=slug, reason=GONE_REASON)
+
+
+def _tell(item: Settled, *, late: bool) -> None:
+    claimed, answer = item.claimed, item.answer
+    log.info(
+        "delivery.attempted" if answer else "delivery.expired",
+        event_id=str(claimed.event_id),
+        subscriber=claimed.subscriber,
+        run=str(claimed.run_id) if claimed.run_id else None,
+        generation=claimed.generation,
+        attempt=claimed.attempt_count + 1,
+        outcome=answer.outcome.value if answer else None,
+        status=answer.status if answer else None,
+        duration_ms=answer.duration_ms if answer else None,
+        state=item.settlement.state.value,
+        reason=item.settlement.reason,
+        late=late,
+    )

@@ -1,0 +1,107 @@
+"""The worker: discovery, dispatch and upkeep side by side, until it is told to stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from service.domain.errors import Unavailable
+from service.flow import upkeep
+from service.flow.discovery import Discovery
+from service.flow.dispatch import POLL_SECONDS, Dispatcher, Limits
+from service.flow.doorbell import Bell, Doorbell
+from service.flow.settler import Settler
+from service.store.database import Database, is_contended
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+GATHER_SECONDS = 0.01
+"""How long a busy worker waits for more room before it claims, so that it claims in batches."""
+TIDY_SECONDS = 10.0
+"""The pace of upkeep that nobody waits for."""
+
+
+class Worker:
+    """One process's share of the work; any number of workers may run on one database."""
+
+    def __init__(  # noqa: PLR0913 - the parts it is wired from
+        self,
+        db: Database,
+        doorbell: Doorbell,
+        discovery: Discovery,
+        dispatcher: Dispatcher,
+        settler: Settler,
+        limits: Limits,
+    ) -> None:
+        """`limits` are the dispatcher's."""
+        self._db = db
+        self._doorbell = doorbell
+        self._discovery = discovery
+        self._dispatcher = dispatcher
+        self._settler = settler
+        self._batch = limits.claim_batch
+        self._quarter = max(limits.concurrency // 4, 1)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; then claim nothing more, let what is in flight finish, and give back the rest."""
+        published = partial(upkeep.fan_out_published, self._db, self._doorbell)
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._doorbell.listen()),
+                group.create_task(self._settler.run()),
+                group.create_task(self._repeat(self._discovery.once, POLL_SECONDS)),
+                group.create_task(self._repeat(published, POLL_SECONDS)),
+                group.create_task(self._repeat(partial(upkeep.note_settled, self._db), TIDY_SECONDS)),
+                group.create_task(self._repeat(partial(upkeep.purge_idempotency, self._db), TIDY_SECONDS)),
+            ]
+            await self._dispatch(stop)
+            for task in beside:
+                task.cancel()
+        await self._dispatcher.drain()
+
+    async def _repeat(self, once: Callable[[], Awaitable[bool]], rest_seconds: float) -> None:
+        """Call `once` as long as it finds something; then rest until rung."""
+        async with self._doorbell.bell() as bell:
+            while True:
+                if not await _reachable(once, default=False):
+                    await bell.wait(rest_seconds)
+
+    async def _dispatch(self, stop: asyncio.Event) -> None:
+        async with self._doorbell.bell() as bell:
+            self._settler.flushed = bell.ring
+            ringer = asyncio.create_task(_ring_when_set(stop, bell))
+            while not stop.is_set():
+                await self._turn(bell)
+            ringer.cancel()
+
+    async def _turn(self, bell: Bell) -> None:
+        if self._dispatcher.room < self._quarter:
+            await bell.wait(GATHER_SECONDS)
+        room = min(self._dispatcher.room, self._batch)
+        if room <= 0:
+            await bell.wait(POLL_SECONDS)
+            return
+        taken = await _reachable(partial(self._dispatcher.take, room), default=0)
+        if taken < room:
+            await bell.wait(await _reachable(self._dispatcher.seconds_to_next, default=POLL_SECONDS))
+
+
+async def _reachable(call: Callable[[], Awaitable[T]], default: T) -> T:
+    """What the call returns; `default` while the database is away, so that the worker waits and goes on by itself."""
+    try:
+        return await call()
+    except Unavailable:
+        log.warning("database.away")
+    except Exception as error:
+        if not is_contended(error):
+            raise
+    return default
+
+
+async def _ring_when_set(stop: asyncio.Event, bell: Bell) -> None:
+    await stop.wait()
+    bell.ring()

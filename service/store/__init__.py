@@ -1,0 +1,1 @@
+"""The only floor with SQL: one function is one statement and takes the transaction first."""

@@ -1,0 +1,137 @@
+"""The pool, and transactions whose clock is the database's."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NoReturn
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from service.domain.errors import Unavailable
+
+_LOST = ("08", "57P01", "57P02", "57P03", "53300", "25006", "58")
+"""SQLSTATE prefixes that say "not now": connection lost, shutting down, too many connections, read-only replica."""
+
+CHANNEL = "tocsin"
+"""The NOTIFY channel of the doorbell; it carries no payload."""
+
+_CONTENDED = ("40001", "40P01", "55P03")
+"""SQLSTATEs of a transaction that lost against another one and may simply be run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tx:
+    """An open transaction and the database's clock at its start (`now()`, the same for all of it)."""
+
+    conn: AsyncConnection
+    now: datetime
+
+
+class Database:
+    """The pool of connections; `begin` is the only way to a transaction."""
+
+    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+        self.url = url
+        self.engine: AsyncEngine = create_async_engine(
+            url,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=10,
+            pool_pre_ping=False,
+            connect_args={
+                "timeout": 10,
+                "server_settings": {
+                    "application_name": "tocsin",
+                    "timezone": "UTC",
+                    "jit": "off",
+                    # Hot statements have one good plan; a custom plan each time costs more than it finds.
+                    "plan_cache_mode": "force_generic_plan",
+                    "idle_in_transaction_session_timeout": "60000",
+                },
+            },
+        )
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Tx]:
+        """A transaction, committed on leaving and rolled back on any error.
+
+        Raises:
+            Unavailable: the database cannot be reached, is going down, or is read-only.
+
+        """
+        try:
+            async with self.engine.begin() as conn:
+                now = (await conn.execute(text("SELECT now()"))).scalar_one()
+                yield Tx(conn, now)
+        except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
+            if is_lost(error):
+                raise Unavailable from error
+            raise
+
+    async def notify(self) -> None:
+        """Ring the doorbell of every process on this database; one per flush, outside the work's transaction.
+
+        Raises:
+            Unavailable: as for `begin`.
+
+        """
+        async with self.begin() as tx:
+            await tx.conn.execute(text(f"NOTIFY {CHANNEL}"))
+
+    async def listen(self, heard: Callable[[], None], keepalive_seconds: float) -> NoReturn:
+        """Call `heard` for every ring until cancelled, on a connection of its own outside any transaction.
+
+        Raises:
+            Unavailable: the connection was lost; listen again.
+
+        """
+
+        def notified(*_: object) -> None:
+            heard()
+
+        try:
+            async with self.engine.connect() as conn:
+                await conn.execution_options(isolation_level="AUTOCOMMIT")
+                driver = (await conn.get_raw_connection()).driver_connection
+                await driver.add_listener(CHANNEL, notified)  # type: ignore[union-attr]
+                while True:
+                    await asyncio.sleep(keepalive_seconds)
+                    await conn.execute(text("SELECT 1"))
+        except (SQLAlchemyError, OSError, TimeoutError) as error:
+            raise Unavailable from error
+
+    async def close(self) -> None:
+        """Close every pooled connection."""
+        await self.engine.dispose()
+
+
+def sqlstate(error: BaseException) -> str:
+    """The five-character SQLSTATE behind an error, or an empty string where there is none."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    for candidate in (origin, getattr(origin, "__cause__", None)):
+        state = getattr(candidate, "sqlstate", None) or getattr(candidate, "pgcode", None)
+        if state:
+            return str(state)
+    return ""
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the error means that the database is away rather than that the statement was wrong."""
+    if isinstance(error, OSError | TimeoutError | PoolTimeoutError):
+        return True
+    if isinstance(error, InterfaceError):
+        # The driver says so of a closed connection, but also of a value that it cannot encode: that is our fault.
+        return not isinstance(getattr(error.orig, "__cause__", None), ValueError)
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return sqlstate(error).startswith(_LOST)
+
+
+def is_contended(error: BaseException) -> bool:
+    """Whether the transaction lost a deadlock or a serialization race and may simply be run again."""
+    return sqlstate(error) in _CONTENDED

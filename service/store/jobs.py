@@ -1,0 +1,64 @@
+"""What is remembered of a job beside its configuration: whether it is paused, and when its last tick came."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects import postgresql
+
+from service.store.database import Tx
+from service.store.tables import jobs
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job's standing; one that was never ticked nor paused has none stored and reads as this with defaults."""
+
+    name: str
+    paused: bool = False
+    paused_reason: str | None = None
+    last_tick_at: datetime | None = None
+
+
+async def read(tx: Tx, name: str) -> JobRow:
+    """How the job stands; names that are not stored stand unpaused and unticked."""
+    query = select(jobs.c.paused, jobs.c.paused_reason, jobs.c.last_tick_at).where(jobs.c.name == name)
+    found = (await tx.conn.execute(query)).one_or_none()
+    return JobRow(name) if found is None else JobRow(name, *found)
+
+
+async def touch(tx: Tx, name: str) -> None:
+    """Remember that a valid tick of this job came now; never moves backwards."""
+    touched = postgresql.insert(jobs).values(name=name, last_tick_at=tx.now)
+    await tx.conn.execute(
+        touched.on_conflict_do_update(
+            index_elements=[jobs.c.name],
+            set_={"last_tick_at": func.greatest(jobs.c.last_tick_at, touched.excluded.last_tick_at)},
+        )
+    )
+
+
+async def pause(tx: Tx, name: str, reason: str | None) -> bool:
+    """Pause the job; False where it already was, whose reason then stays."""
+    paused = (
+        postgresql.insert(jobs)
+        .values(name=name, paused=True, paused_reason=reason)
+        .on_conflict_do_update(
+            index_elements=[jobs.c.name],
+            set_={"paused": True, "paused_reason": reason},
+            where=jobs.c.paused.is_(False),
+        )
+        .returning(jobs.c.name)
+    )
+    return (await tx.conn.execute(paused)).one_or_none() is not None
+
+
+async def resume(tx: Tx, name: str) -> bool:
+    """Let the job run again; False where it was not paused."""
+    resumed = (
+        update(jobs)
+        .where(jobs.c.name == name, jobs.c.paused.is_(True))
+        .values(paused=False, paused_reason=None)
+        .returning(jobs.c.name)
+    )
+    return (await tx.conn.execute(resumed)).one_or_none() is not None

@@ -1,0 +1,153 @@
+"""Runs: the claim that makes a tick idempotent, and the lease under which a worker advances one."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Text, Uuid, bindparam, text
+
+from service.domain.model import LeasedRun, RunId, RunSource
+from service.store.database import Tx
+
+_CLAIM = text("""
+    INSERT INTO tocsin.runs (id, job, run_id, cutoff, source, state)
+    SELECT :id, :job, :run_id, :cutoff, :source,
+           CASE WHEN EXISTS (SELECT FROM tocsin.jobs WHERE name = :job AND paused) THEN 'held' ELSE 'claimed' END
+    ON CONFLICT (job, run_id) DO NOTHING
+""")
+
+
+async def claim(tx: Tx, *, id: UUID, job: str, run_id: str, cutoff: datetime, source: RunSource) -> bool:  # noqa: A002 - the column's name
+    """Claim (job, run_id) for `id`; False when it was claimed before. Of a paused job the run is held."""
+    result = await tx.conn.execute(
+        _CLAIM, {"id": id, "job": job, "run_id": run_id, "cutoff": cutoff, "source": source.value}
+    )
+    return result.rowcount == 1
+
+
+_FIND = text("SELECT id, cutoff FROM tocsin.runs WHERE job = :job AND run_id = :run_id")
+
+
+async def find(tx: Tx, job: str, run_id: str) -> tuple[RunId, datetime]:
+    """The id and cutoff of a run that is known to exist."""
+    row = (await tx.conn.execute(_FIND, {"job": job, "run_id": run_id})).one()
+    return RunId(row.id), row.cutoff
+
+
+_LEASE = text("""
+    WITH next AS (
+        SELECT r.id, r.state FROM tocsin.runs r
+         WHERE r.state IN ('claimed', 'running') AND r.job = ANY(:jobs)
+           AND (r.lease_expires_at IS NULL OR r.lease_expires_at < now())
+           AND (r.state = 'running' OR NOT EXISTS (SELECT FROM tocsin.jobs j WHERE j.name = r.job AND j.paused))
+         ORDER BY r.cutoff, r.id LIMIT 1 FOR UPDATE OF r SKIP LOCKED)
+    UPDATE tocsin.runs r
+       SET state = 'running', started_at = coalesce(r.started_at, now()), lease_owner = :worker,
+           lease_expires_at = now() + make_interval(secs => :seconds), lease_seq = r.lease_seq + 1
+      FROM next WHERE r.id = next.id
+    RETURNING r.id, r.job, r.run_id, r.cutoff, r.lease_seq, r.discovered, r.events
+""").bindparams(bindparam("jobs", type_=ARRAY(Text)))
+
+
+async def lease(tx: Tx, *, jobs: Sequence[str], worker: str, seconds: float) -> LeasedRun | None:
+    """Lease the oldest open run of the jobs that this worker knows; a run whose lease ran out counts as open."""
+    params = {"jobs": list(jobs), "worker": worker, "seconds": float(seconds)}
+    row = (await tx.conn.execute(_LEASE, params)).one_or_none()
+    return None if row is None else LeasedRun(RunId(row.id), *row[1:])
+
+
+_RENEW = text("""
+    UPDATE tocsin.runs
+       SET lease_expires_at = clock_timestamp() + make_interval(secs => :seconds),
+           events = events + :events, discovered = discovered OR :discovered
+     WHERE id = :id AND lease_seq = :seq AND state = 'running'
+""")
+
+
+async def renew(tx: Tx, run: LeasedRun, *, seconds: float, events: int = 0, discovered: bool = False) -> bool:
+    """Extend the lease and record progress; False when another worker has taken the run over."""
+    params = {
+        "id": run.id,
+        "seq": run.lease_seq,
+        "seconds": float(seconds),
+        "events": events,
+        "discovered": discovered,
+    }
+    return (await tx.conn.execute(_RENEW, params)).rowcount == 1
+
+
+_FINISH = text("""
+    UPDATE tocsin.runs
+       SET state = :state, error = :error, completed_at = CASE WHEN :state = 'completed' THEN clock_timestamp() END,
+           lease_owner = NULL, lease_expires_at = NULL
+     WHERE id = :id AND lease_seq = :seq AND state = 'running'
+""").bindparams(bindparam("state", type_=Text), bindparam("error", type_=Text))
+
+
+async def complete(tx: Tx, run: LeasedRun) -> bool:
+    """Every event is found and fanned out; False when another worker has taken the run over."""
+    params = {"id": run.id, "seq": run.lease_seq, "state": "completed", "error": None}
+    return (await tx.conn.execute(_FINISH, params)).rowcount == 1
+
+
+async def fail(tx: Tx, run: LeasedRun, error: str) -> bool:
+    """The source cannot be read; `error` is bounded and says what to mend. An operator may retry the run."""
+    params = {"id": run.id, "seq": run.lease_seq, "state": "failed", "error": error}
+    return (await tx.conn.execute(_FINISH, params)).rowcount == 1
+
+
+_GIVE_BACK = text("""
+    UPDATE tocsin.runs SET lease_owner = NULL, lease_expires_at = clock_timestamp() + make_interval(secs => :seconds)
+     WHERE id = :id AND lease_seq = :seq AND state = 'running'
+""")
+
+
+async def give_back(tx: Tx, run: LeasedRun, *, seconds: float) -> None:
+    """End the lease early: any worker may go on with the run after `seconds` (0 when this one is stopping)."""
+    await tx.conn.execute(_GIVE_BACK, {"id": run.id, "seq": run.lease_seq, "seconds": float(seconds)})
+
+
+_SETTLE = text("""
+    UPDATE tocsin.runs r SET settled_at = clock_timestamp()
+     WHERE r.id = ANY(:ids) AND r.state = 'completed' AND r.settled_at IS NULL
+       AND NOT EXISTS (SELECT FROM tocsin.deliveries d WHERE d.run_id = r.id AND d.state = 'pending')
+""").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
+
+
+async def settle(tx: Tx, ids: Sequence[RunId]) -> None:
+    """Note the moment at which the last delivery of these runs became terminal.
+
+    Called after the commit that ended a delivery, so that of two workers ending the last two, the later sees both.
+    """
+    await tx.conn.execute(_SETTLE, {"ids": list(ids)})
+
+
+_SETTLE_ALL = text(_SETTLE.text.replace("r.id = ANY(:ids) AND ", ""))
+
+
+async def settle_all(tx: Tx) -> None:
+    """The same for every run that is not settled: mends what a crash between a settle and its note left."""
+    await tx.conn.execute(_SETTLE_ALL)
+
+
+_HOLD = text("UPDATE tocsin.runs SET state = 'held' WHERE job = :job AND state = 'claimed'")
+_RELEASE = text("UPDATE tocsin.runs SET state = 'claimed' WHERE job = :job AND state = 'held'")
+_RETRY = text("""
+    UPDATE tocsin.runs SET state = 'claimed', error = NULL, lease_expires_at = NULL
+     WHERE id = :id AND state = 'failed'
+""")
+
+
+async def hold(tx: Tx, job: str) -> int:
+    """Hold the runs of a job that no worker has started; returns how many."""
+    return (await tx.conn.execute(_HOLD, {"job": job})).rowcount
+
+
+async def release(tx: Tx, job: str) -> int:
+    """Let the held runs of a job start, oldest cutoff first; returns how many."""
+    return (await tx.conn.execute(_RELEASE, {"job": job})).rowcount
+
+
+async def retry(tx: Tx, id: RunId) -> bool:  # noqa: A002 - the column's name
+    """Open a failed run again; it goes on from where it stopped. False when it is not failed."""
+    return (await tx.conn.execute(_RETRY, {"id": id})).rowcount == 1

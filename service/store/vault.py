@@ -1,0 +1,60 @@
+"""Secrets at rest: sealed with the first key of TOCSIN_ENCRYPTION_KEYS, opened with any of them."""
+
+from collections.abc import Sequence
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from service.domain.errors import ConfigurationError
+
+
+class Unreadable(Exception):
+    """What is stored was sealed with a key that is not among TOCSIN_ENCRYPTION_KEYS."""
+
+
+def new_key() -> str:
+    """A fresh encryption key in the form that TOCSIN_ENCRYPTION_KEYS takes."""
+    return Fernet.generate_key().decode("ascii")
+
+
+class Vault:
+    """Seals and opens secrets; neither its representation nor its errors show a key or a secret."""
+
+    __slots__ = ("_fernet",)
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """Take the keys, the one that seals first.
+
+        Raises:
+            ConfigurationError: there is no key, or one of them is not a Fernet key.
+
+        """
+        if not keys:
+            raise ConfigurationError("TOCSIN_ENCRYPTION_KEYS is empty; give at least one Fernet key.")
+        self._fernet = MultiFernet([_fernet(key, position) for position, key in enumerate(keys, start=1)])
+
+    def seal(self, secret: bytes) -> bytes:
+        """Encrypt and authenticate; two seals of one secret differ."""
+        return self._fernet.encrypt(secret)
+
+    def open(self, sealed: bytes) -> bytes:
+        """Give back what was sealed.
+
+        Raises:
+            Unreadable: no key opens it, or the stored bytes were changed.
+
+        """
+        try:
+            return self._fernet.decrypt(sealed)
+        except InvalidToken:
+            raise Unreadable from None
+
+
+def _fernet(key: str, position: int) -> Fernet:
+    """One key as a cipher; the error names the key's place in the list, never the key."""
+    try:
+        return Fernet(key)
+    except ValueError:
+        detail = (
+            f"TOCSIN_ENCRYPTION_KEYS: key {position} of the list is not 32 bytes in URL-safe base64; make a new one."
+        )
+        raise ConfigurationError(detail) from None

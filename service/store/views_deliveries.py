@@ -1,0 +1,238 @@
+"""Read-only questions about deliveries: one page of them, and one with every attempt."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, Select, case, func, literal, null, select
+
+from service.domain.identifiers import delivery_id, delivery_key
+from service.domain.model import DeliveryRow, DeliveryState, EventId, HeldBy, Outcome, RunId, SubscriberState
+from service.store.database import Tx
+from service.store.tables import attempts, deliveries, events, lanes, subscribers
+from service.store.views import Page
+
+MAX_ATTEMPTS_SHOWN = 1000
+"""Of one delivery, the newest; replays may pile up more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastOutcome:
+    """How the latest attempt ended; one that lost its lease before it ended does not count."""
+
+    outcome: Outcome
+    status: int | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """A delivery as the outside sees it. `row` is its place in the list, and stays inside."""
+
+    row: DeliveryRow
+    id: str
+    key: str
+    event_id: EventId
+    event_type: str
+    subject: str
+    version: int
+    tenant_id: str
+    subscriber_id: str
+    run: RunId | None
+    state: DeliveryState
+    held_by: HeldBy | None
+    generation: int
+    attempt_count: int
+    generation_attempts: int
+    next_attempt_at: datetime | None
+    lease_owner: str | None
+    lease_expires_at: datetime | None
+    deadline_at: datetime
+    last_outcome: LastOutcome | None
+    reason: str | None
+    payload_sha256: str
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One attempt as the outside sees it. `late` ones lost their lease: they are evidence and decided nothing."""
+
+    number: int
+    generation: int
+    outcome: Outcome
+    status: int | None
+    detail: str | None
+    counted: bool
+    late: bool
+    started_at: datetime
+    duration_ms: int
+    worker: str
+    response_excerpt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Which deliveries; None asks for all. `since` is inclusive, `until` is not; both are about `created_at`."""
+
+    state: DeliveryState | None = None
+    subscriber_id: str | None = None
+    run: UUID | None = None
+    event_id: UUID | None = None
+    event_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+_OPEN = deliveries.c.finished_at.is_(None)
+_LEASED = deliveries.c.lease_owner.is_not(None)
+
+_HELD_BY = case(
+    (deliveries.c.finished_at.is_not(None) | _LEASED, null()),
+    (lanes.c.state == SubscriberState.PAUSED.value, HeldBy.SUBSCRIBER_PAUSED.value),
+    (lanes.c.state == SubscriberState.DISABLED.value, HeldBy.SUBSCRIBER_DISABLED.value),
+    (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
+    else_=null(),
+)
+
+_LAST = (
+    select(attempts.c.outcome, attempts.c.status, attempts.c.detail)
+    .where(attempts.c.delivery == deliveries.c.row)
+    .order_by(attempts.c.late, attempts.c.id.desc())
+    .limit(1)
+    .lateral("last")
+)
+
+_SOURCE = (
+    deliveries.join(events, events.c.id == deliveries.c.event_id)
+    .join(subscribers, subscribers.c.row == deliveries.c.subscriber)
+    .outerjoin(lanes, lanes.c.subscriber == deliveries.c.subscriber)
+    .outerjoin(_LAST, literal(value=True))
+)
+
+_QUERY = select(
+    deliveries,
+    events.c.type.label("event_type"),
+    events.c.subject,
+    events.c.version,
+    events.c.tenant_id,
+    events.c.body_sha256,
+    subscribers.c.id.label("slug"),
+    _HELD_BY.label("held_by"),
+    _LAST.c.outcome.label("last_outcome"),
+    _LAST.c.status.label("last_status"),
+    _LAST.c.detail.label("last_detail"),
+).select_from(_SOURCE)
+
+
+async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
+    """One page of deliveries, newest first; `page.after` is the `row` of the last one seen."""
+    query = _QUERY.where(*_conditions(sought)).order_by(deliveries.c.row.desc()).limit(page.sql_limit)
+    if page.after is not None:
+        query = query.where(deliveries.c.row < page.after)
+    return [_view(row) for row in await tx.conn.execute(query)]
+
+
+async def delivery(tx: Tx, event_id: UUID, subscriber_row: int) -> DeliveryView | None:
+    """The delivery of this event to this subscriber."""
+    query: Select[Any] = _QUERY.where(deliveries.c.event_id == event_id, deliveries.c.subscriber == subscriber_row)
+    row = (await tx.conn.execute(query)).one_or_none()
+    return None if row is None else _view(row)
+
+
+async def attempts_of(tx: Tx, row: DeliveryRow) -> Sequence[AttemptView]:
+    """The attempts at a delivery, oldest first; of more than MAX_ATTEMPTS_SHOWN, the newest."""
+    query = (
+        select(attempts)
+        .where(attempts.c.delivery == row)
+        .order_by(attempts.c.id.desc())
+        .limit(literal(MAX_ATTEMPTS_SHOWN, literal_execute=True))
+    )
+    return [_attempt(found) for found in (await tx.conn.execute(query)).all()[::-1]]
+
+
+def _conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
+    if sought.state is not None:
+        yield from _in_state(sought.state)
+    if sought.subscriber_id is not None:
+        yield subscribers.c.id == sought.subscriber_id
+    if sought.run is not None:
+        yield deliveries.c.run_id == sought.run
+    if sought.event_id is not None:
+        yield deliveries.c.event_id == sought.event_id
+    if sought.event_type is not None:
+        yield events.c.type == sought.event_type
+    if sought.since is not None:
+        yield deliveries.c.created_at >= sought.since
+    if sought.until is not None:
+        yield deliveries.c.created_at < sought.until
+
+
+def _in_state(state: DeliveryState) -> list[ColumnElement[bool]]:
+    """The state as it is stored; inlined, because a partial index is used only for a state that the planner sees."""
+    if state is DeliveryState.LEASED:
+        return [_OPEN, _LEASED]
+    if state is DeliveryState.PENDING:
+        return [_OPEN, ~_LEASED]
+    return [deliveries.c.state == literal(state.value, literal_execute=True)]
+
+
+def _view(row: Row[Any]) -> DeliveryView:
+    state = _state(row)
+    leased = state is DeliveryState.LEASED
+    return DeliveryView(
+        row=DeliveryRow(row.row),
+        id=delivery_id(row.event_id, row.subscriber),
+        key=delivery_key(row.event_id, row.slug),
+        event_id=EventId(row.event_id),
+        event_type=row.event_type,
+        subject=row.subject,
+        version=row.version,
+        tenant_id=row.tenant_id,
+        subscriber_id=row.slug,
+        run=row.run_id,
+        state=state,
+        held_by=None if row.held_by is None else HeldBy(row.held_by),
+        generation=row.generation,
+        attempt_count=row.attempt_count,
+        generation_attempts=row.generation_attempts,
+        next_attempt_at=row.next_attempt_at if row.finished_at is None else None,
+        lease_owner=row.lease_owner if leased else None,
+        lease_expires_at=row.lease_expires_at if leased else None,
+        deadline_at=row.deadline_at,
+        last_outcome=_last(row),
+        reason=row.reason,
+        payload_sha256=row.body_sha256.hex(),
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+    )
+
+
+def _state(row: Row[Any]) -> DeliveryState:
+    stored = DeliveryState(row.state)
+    return DeliveryState.LEASED if stored is DeliveryState.PENDING and row.lease_owner is not None else stored
+
+
+def _last(row: Row[Any]) -> LastOutcome | None:
+    if row.last_outcome is None:
+        return None
+    return LastOutcome(Outcome(row.last_outcome), row.last_status, row.last_detail)
+
+
+def _attempt(row: Row[Any]) -> AttemptView:
+    return AttemptView(
+        number=row.number,
+        generation=row.generation,
+        outcome=Outcome(row.outcome),
+        status=row.status,
+        detail=row.detail,
+        counted=row.counted,
+        late=row.late,
+        started_at=row.started_at,
+        duration_ms=row.duration_ms,
+        worker=row.worker,
+        response_excerpt=row.excerpt,
+    )

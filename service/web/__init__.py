@@ -1,0 +1,1 @@
+"""The HTTP door: routes translate, they decide nothing."""

@@ -1,0 +1,84 @@
+"""Deliveries: which there are, and the whole evidence of one."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from service.domain import errors
+from service.domain.errors import NotFound
+from service.domain.identifiers import parse_delivery_id
+from service.domain.model import DeliveryState
+from service.store import views_deliveries
+from service.store.views_deliveries import Sought
+from service.web.answers import ok
+from service.web.auth import Reader
+from service.web.described import KEYED, answers, refusals
+from service.web.fields import InstantIn, NameText, UuidIn
+from service.web.paging import Listed, ListQuery, whole
+from service.web.reading import reading
+from service.web.schemas import Attempt, Delivery, DeliveryInFull, DeliveryList
+from service.web.state import House
+
+router = APIRouter(tags=["deliveries"])
+
+DELIVERIES = Listed("deliveries", whole(2**63 - 1))
+
+
+class DeliveriesQuery(ListQuery):
+    """Which deliveries."""
+
+    state: DeliveryState | None = Field(None, description="In this state only.")
+    subscriber_id: NameText | None = Field(None, description="To this subscriber only.", examples=["billing"])
+    run_id: UuidIn | None = Field(None, description="Of this run only: the Run's `id`.")
+    event_id: UuidIn | None = Field(None, description="Of this event only.")
+    event_type: NameText | None = Field(None, description="Of exactly this type.", examples=["shipment.expired"])
+    since: InstantIn | None = Field(None, description="Made at this instant or later.")
+    until: InstantIn | None = Field(None, description="Made before this instant.")
+
+
+@router.get(
+    "/v1/deliveries",
+    summary="List deliveries",
+    responses={**answers(DeliveryList, {200: "One page, newest first."}), **refusals(*KEYED, errors.Invalid)},
+)
+async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQuery, Query()]) -> Response:
+    """One page of deliveries, without payloads."""
+    sought = Sought(
+        state=query.state,
+        subscriber_id=query.subscriber_id,
+        run=query.run_id,
+        event_id=query.event_id,
+        event_type=query.event_type,
+        since=query.since,
+        until=query.until,
+    )
+    page = DELIVERIES.page(query)
+    async with reading(house.db) as tx:
+        found = await views_deliveries.page_of(tx, sought, page)
+    shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row)
+    return ok(DeliveryList(items=[Delivery.model_validate(view) for view in shown], next_cursor=cursor))
+
+
+@router.get(
+    "/v1/deliveries/{id}",
+    summary="Read a delivery",
+    description="With every attempt: what was tried, when, by whom, and what came back.",
+    responses={
+        **answers(DeliveryInFull, {200: "The delivery and its evidence."}),
+        **refusals(*KEYED, errors.NotFound),
+    },
+)
+async def get_delivery(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
+    """One delivery with its attempts."""
+    named = parse_delivery_id(id)
+    if named is None:
+        raise NotFound
+    async with reading(house.db) as tx:
+        view = await views_deliveries.delivery(tx, *named)
+        if view is None:
+            raise NotFound
+        tries = await views_deliveries.attempts_of(tx, view.row)
+    members = Delivery.model_validate(view).model_dump()
+    attempts = [Attempt.model_validate(each) for each in tries]
+    return ok(DeliveryInFull(**members, attempts=attempts, replays=[]))

@@ -1,0 +1,84 @@
+"""The outermost layer: no exception leaves as a stack trace, nobody keeps a connection whose body nobody reads."""
+
+import asyncio
+import traceback
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.domain.errors import TocsinError
+from service.web.problems import Internal, render
+
+log = structlog.get_logger()
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Edge:
+    """Wraps the app: answers for what it could not handle, and closes behind an unread body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Stand before `app`."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; lifespan and the like pass untouched."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(receive, send, has_body=_has_body(scope))
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # An exception's message may hold what the request or a statement held; its class and place are enough.
+            stack = "".join(traceback.format_tb(error.__traceback__))
+            log.error("request.failed", method=scope["method"], error=type(error).__qualname__, stack=stack)  # noqa: TRY400
+            if exchange.started:
+                raise
+            await exchange.answer(error if isinstance(error, TocsinError) else Internal())
+
+
+class _Exchange:
+    """One request and its answer, as they pass."""
+
+    def __init__(self, receive: Receive, send: Send, *, has_body: bool) -> None:
+        self._receive, self._send = receive, send
+        self._unread = has_body
+        self.started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self._unread = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = list(message.get("headers", []))
+            names = {name.lower() for name, _ in headers}
+            headers += [(name, value) for name, value in _ALWAYS if name not in names]
+            if self._unread:
+                headers.append((b"connection", b"close"))
+            message["headers"] = headers
+        await self._send(message)
+
+    async def answer(self, error: TocsinError) -> None:
+        problem = render(error)
+        headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
+        headers.append((b"content-length", str(len(problem.body)).encode()))
+        await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": problem.body})
+
+
+def _has_body(scope: Scope) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0") != b"")
+        for name, value in scope["headers"]
+    )

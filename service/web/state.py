@@ -1,0 +1,40 @@
+"""What a running API knows: the house behind it, and whether it is being taken out of service."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+
+from service.runtime import Runtime
+from service.web.keyring import Keyring
+
+
+@dataclass(slots=True)
+class WebState:
+    """The typed content of `app.state`; the CLI sets `draining` before it stops listening."""
+
+    runtime: Runtime
+    keyring: Keyring = field(default_factory=Keyring)
+    draining: bool = False
+    check: asyncio.Task[None] | None = None
+    """The latest look at the database that a readiness probe asked for."""
+
+
+def state_of(app: FastAPI) -> WebState:
+    """The state of an app that `create_app` made."""
+    state: WebState = app.state.web
+    return state
+
+
+def _of_request(request: Request) -> WebState:
+    state: WebState = request.app.state.web
+    return state
+
+
+def _runtime(request: Request) -> Runtime:
+    return _of_request(request).runtime
+
+
+House = Annotated[Runtime, Depends(_runtime)]
+State = Annotated[WebState, Depends(_of_request)]

@@ -1,0 +1,136 @@
+"""The commands against a running Tocsin: ring, follow, read, keys, doctor."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import httpx
+
+from service.cli import reference
+from service.store.vault import new_key
+from tests.cli.conftest import API_KEY, Live, apply_schema
+from tests.cli.process import ROOT, Done, call
+from tests.receivers import Receiver, answer
+
+HEADERS = {"authorization": f"Bearer {API_KEY}"}
+
+
+async def tocsin(live: Live, *arguments: str, **env: str) -> Done:
+    return await call(*arguments, env={**live.env, **env})
+
+
+async def register(live: Live, slug: str, url: str, **wanted: object) -> None:
+    body = {"url": url, "eventTypes": ["shipment.*"], "backoffBaseSeconds": 0.05, "backoffCapSeconds": 0.1, **wanted}
+    async with httpx.AsyncClient(base_url=live.url, headers=HEADERS, trust_env=False) as client:
+        assert (await client.put(f"/v1/subscribers/{slug}", json=body)).status_code == 201
+
+
+async def test_a_tick_is_rung_followed_read_and_recognised_when_it_comes_again(live: Live) -> None:
+    await apply_schema(live.database_url)
+    async with Receiver(answer(500), answer(422, body=b"no\x1b[2J thanks"), then=answer(200)) as receiver:
+        await register(live, "reader", f"{receiver.url}/hooks", maxConcurrency=1)
+        rung = await tocsin(live, "tick", "shipments.expire", "--run-id", "read-me", "--wait", "--json")
+        assert rung.code == 0, rung.err
+        run = rung.json["run"]
+        assert (rung.json["duplicate"], run["settled"], run["runId"]) == (False, True, "read-me")
+        assert (run["deliveries"]["delivered"], run["deliveries"]["rejected"]) == (run["events"] - 1, 1)
+        assert "settled" in rung.err
+
+        again = await tocsin(live, "tick", "shipments.expire", "--run-id", "read-me", "--cutoff", run["cutoff"])
+        assert again.code == 0
+        assert again.out.startswith("duplicate")
+        too_old = await tocsin(live, "tick", "shipments.expire", "--cutoff", "2020-01-01T00:00:00Z")
+        assert too_old.code == 1
+        assert "/cutoffIso" in too_old.err
+
+    listed = await tocsin(live, "runs", "--job", "shipments.expire", "--json")
+    assert run["id"] in [each["id"] for each in listed.json]
+    table = await tocsin(live, "runs", "--limit", "500")
+    assert run["id"] in table.out
+    watched = await tocsin(live, "run", "watch", run["id"])
+    assert (watched.code, watched.out.split(":")[0]) == (0, "settled")
+    assert (await tocsin(live, "run", "show", run["id"], "--json")).json["id"] == run["id"]
+
+    [rejected] = (await tocsin(live, "deliveries", "--run", run["id"], "--state", "rejected", "--json")).json
+    assert rejected["subscriberId"] == "reader"
+    shown = await tocsin(live, "deliveries", "show", rejected["id"])
+    assert "422" in shown.out
+    assert "\x1b" not in shown.out
+    whole = await tocsin(live, "deliveries", "show", rejected["id"], "--json")
+    assert whole.json["attempts"][-1]["status"] == 422
+    assert run["id"] in (await tocsin(live, "run", "show", run["id"])).out
+    assert rejected["id"] in (await tocsin(live, "deliveries", "--subscriber", "reader")).out
+
+
+async def test_a_refused_tick_points_to_sign_and_an_unknown_id_is_named(live: Live) -> None:
+    refused = await tocsin(live, "tick", "shipments.expire", "--secret", "env:WRONG", WRONG="the secret of another")
+    assert refused.code == 1
+    assert "--expect" in refused.err
+    for command in (("run", "show", "nothing"), ("run", "watch", "../jobs"), ("deliveries", "show", "dlv_x")):
+        unknown = await tocsin(live, *command)
+        assert unknown.code == 1
+        assert len(unknown.err.strip().splitlines()) == 1
+
+
+async def test_a_key_is_made_shown_once_used_and_revoked(live: Live) -> None:
+    made = await tocsin(live, "keys", "create", "reader", "--scope", "read")
+    key = made.out.strip()
+    assert made.code == 0
+    assert key.startswith("tsk_")
+    assert (await tocsin(live, "runs", TOCSIN_API_KEY=key)).code == 0
+    assert (await tocsin(live, "keys", "create", "reader")).code == 1
+    listed = await tocsin(live, "keys", "list", "--json")
+    assert [(each["name"], each["scope"]) for each in listed.json] == [("reader", "read")]
+    assert key not in listed.out
+    assert (await tocsin(live, "keys", "revoke", "reader")).code == 0
+    assert (await tocsin(live, "keys", "revoke", "reader")).code == 1
+    refused = await tocsin(live, "runs", TOCSIN_API_KEY=key)
+    assert refused.code == 1
+    assert "tocsin keys create" in refused.err
+    assert key not in refused.err
+
+
+async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live) -> None:
+    async with Receiver() as receiver:
+        await register(live, "sealed", f"{receiver.url}/", eventTypes=["nothing.ever"])
+    healthy = await tocsin(live, "doctor", "--json")
+    verdicts = {each["check"]: each["status"] for each in healthy.json}
+    assert healthy.code == 0
+    assert verdicts == {
+        **dict.fromkeys(("settings", "jobs", "database", "clock", "schema", "secrets", "leases", "api"), "ok"),
+        "egress": "warn",
+    }
+    other_key = await tocsin(live, "doctor", TOCSIN_ENCRYPTION_KEYS=new_key())
+    assert other_key.code == 1
+    assert "TOCSIN_ENCRYPTION_KEYS" in other_key.out
+    no_secret = await tocsin(live, "doctor", "--json", SHIPMENTS_TICK_SECRET="short")
+    assert [each["check"] for each in no_secret.json if each["status"] == "fail"] == ["jobs"]
+    wide = await tocsin(live, "doctor", "--json", TOCSIN_EGRESS_ALLOW="0.0.0.0/0")
+    assert "wide" in next(each["detail"] for each in wide.json if each["check"] == "egress")
+
+
+async def test_the_doctor_creates_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
+    done = await call("doctor", "--json", "--url", "http://127.0.0.1:9", cwd=tmp_path)
+    assert done.code == 0
+    assert {each["check"]: each["status"] for each in done.json} == {
+        "settings": "ok",
+        "jobs": "warn",
+        "egress": "ok",
+        "database": "warn",
+        "api": "warn",
+    }
+    assert not await asyncio.to_thread(os.listdir, tmp_path)
+
+
+async def test_the_description_of_the_api_is_written_sorted_and_checked(tmp_path: Path) -> None:
+    printed = await call("openapi")
+    assert json.dumps(printed.json, indent=2, sort_keys=True, ensure_ascii=False) + "\n" == printed.out
+    assert (await call("openapi", "--write", "made/openapi.json", cwd=tmp_path)).code == 0
+    assert (await call("openapi", "--check", "made/openapi.json", cwd=tmp_path)).code == 0
+
+
+def test_the_page_of_the_commands_is_what_their_help_says() -> None:
+    assert (ROOT / "docs/cli.md").read_text(encoding="utf-8") == reference.page(), (
+        "run `python -m service.cli.reference`"
+    )

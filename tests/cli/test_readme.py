@@ -1,0 +1,53 @@
+"""What README.md and examples/ tell a user to run does what they say."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+from tests.cli.conftest import TICK_SECRET, Live, apply_schema
+from tests.cli.process import ROOT, Done, environment
+
+_RECIPE = re.compile(r"<!-- recipe:[^\n]*-->\n```sh\n(.*?)```", re.DOTALL)
+
+
+async def shell(script: str, env: dict[str, str], *arguments: str, cwd: Path = ROOT) -> Done:
+    """Run a script in the plain `sh` of this system."""
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-s", "--", *arguments),
+        cwd=cwd,
+        env=environment(env),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(script.encode()), 30)
+    return Done(process.returncode or 0, out.decode(), err.decode())
+
+
+async def test_the_recipe_of_the_readme_claims_a_run_and_then_finds_it_again(live: Live) -> None:
+    [recipe] = _RECIPE.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    done = await shell(recipe, {"TOCSIN_URL": live.url, "SHIPMENTS_TICK_SECRET": TICK_SECRET})
+    assert done.code == 0, done.err
+    first, second = re.findall(r"^(\{.*?\})\nHTTP (\d+)$", done.out, re.DOTALL | re.MULTILINE)
+    assert (first[1], second[1]) == ("202", "200")
+    claimed, again = json.loads(first[0]), json.loads(second[0])
+    assert (claimed["duplicate"], again["duplicate"]) == (False, True)
+    assert claimed["run"]["id"] == again["run"]["id"]
+
+
+async def test_the_tick_script_rings_once_a_minute_and_fails_where_the_tick_is_refused(
+    live: Live, tmp_path: Path
+) -> None:
+    script = (ROOT / "examples/tick.sh").read_text(encoding="utf-8")
+    (tmp_path / "secret").write_text(TICK_SECRET + "\n")
+    (tmp_path / "wrong").write_text("another secret altogether\n")
+    env = {"TOCSIN_URL": live.url, "TICK_SECRET_FILE": str(tmp_path / "secret")}
+    await apply_schema(live.database_url)
+    done = await shell(script, env, "shipments.expire")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["run"]["runId"].startswith("shipments.expire@")
+    refused = await shell(script, {**env, "TICK_SECRET_FILE": str(tmp_path / "wrong")}, "shipments.expire")
+    assert refused.code != 0
+    assert "401" in refused.err
+    assert "tick-refused" in refused.out
