@@ -42,7 +42,8 @@ class Database:
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=10,
-            pool_pre_ping=False,
+            # A job's statement returns json whose exact text is what receivers get.
+            json_deserializer=str,
             connect_args={
                 "timeout": 10,
                 "server_settings": {

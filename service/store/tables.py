@@ -6,11 +6,15 @@ that claims stay heap-only updates. `deliveries` and `attempts` carry no foreign
 from rows that exist, and the per-row trigger would cost the fan-out its speed.
 """
 
+import json
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
     DateTime,
+    Dialect,
     Double,
     ForeignKey,
     Identity,
@@ -26,8 +30,21 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.types import TypeDecorator
 
 SCHEMA = "tocsin"
+
+
+class Document(TypeDecorator[Any]):
+    """A jsonb column read as a Python value; elsewhere JSON leaves the driver as its exact text (see `database`)."""
+
+    impl = JSONB
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the decorator's shape
+        """Parse the text that the driver hands out."""
+        return None if value is None else json.loads(value)
+
 
 metadata = MetaData(
     schema=SCHEMA,
@@ -132,7 +149,7 @@ subscribers = Table(
     Column("backoff_base_seconds", Double, nullable=False),
     Column("backoff_cap_seconds", Double, nullable=False),
     Column("deadline_seconds", Double, nullable=False),
-    Column("headers", JSONB, nullable=False),
+    Column("headers", Document, nullable=False),
     Column("revision", Integer, nullable=False, server_default=text("1")),
     Column("created_at", Instant, nullable=False, server_default=NOW),
     Column("updated_at", Instant, nullable=False, server_default=NOW),
@@ -254,7 +271,7 @@ audit = Table(
     Column("action", Text, nullable=False),
     Column("object", Text, nullable=False),
     Column("reason", Text),
-    Column("detail", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("detail", Document, nullable=False, server_default=text("'{}'::jsonb")),
     Index(None, "actor", "id"),
     Index(None, "object", "id"),
 )

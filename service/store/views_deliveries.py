@@ -158,7 +158,9 @@ def _conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
     if sought.state is not None:
         yield from _in_state(sought.state)
     if sought.subscriber_id is not None:
-        yield subscribers.c.id == sought.subscriber_id
+        # Looked up first, so that the subscriber's own index gives its deliveries in order.
+        row = select(subscribers.c.row).where(subscribers.c.id == sought.subscriber_id)
+        yield deliveries.c.subscriber == row.scalar_subquery()
     if sought.run is not None:
         yield deliveries.c.run_id == sought.run
     if sought.event_id is not None:

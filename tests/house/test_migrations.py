@@ -17,7 +17,7 @@ from service.store.database import Database
 from service.store.tables import SCHEMA, metadata
 
 
-async def test_the_migrated_database_has_what_the_code_expects(database: Database) -> None:
+async def test_the_migrated_database_has_what_the_code_expects(database_url: str) -> None:
     def differences(connection: Connection) -> list[object]:
         options: dict[str, object] = {
             "include_schemas": True,
@@ -27,8 +27,10 @@ async def test_the_migrated_database_has_what_the_code_expects(database: Databas
         }
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
-    async with database.engine.connect() as connection:
+    engine = create_async_engine(database_url, poolclass=NullPool)
+    async with engine.connect() as connection:
         assert await connection.run_sync(differences) == []
+    await engine.dispose()
 
 
 async def test_every_index_has_its_predicate_and_every_table_its_storage(database: Database) -> None:
