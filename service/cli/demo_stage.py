@@ -35,7 +35,7 @@ statement = \"\"\"
   UPDATE shipments SET status = 'expired', version = version + 1
    WHERE id IN (SELECT id FROM shipments WHERE status = 'active' AND expires_at <= :cutoff
                  ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)
-  RETURNING tenant_id, id AS subject, version, jsonb_build_object('shipmentId', id, 'status', status)::text AS data
+  RETURNING tenant_id, id AS subject, version, jsonb_build_object('shipmentId', id, 'status', status) AS data
 \"\"\"
 """
 

@@ -244,11 +244,11 @@ class Destination:
     row: SubscriberRow
     slug: str
     revision: int
-    url: str
+    url: str = field(repr=False)
     mode: Mode
     timeout_seconds: float
     policy: Policy
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     """Signing keys, newest first; older ones are inside their rotation grace."""
     unreadable: bool = False

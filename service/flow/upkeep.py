@@ -1,5 +1,6 @@
 """Upkeep: the small recurring jobs of every worker; each is safe to run in all of them at once."""
 
+from service.flow.control_subscribers import sweep_deleted
 from service.flow.doorbell import Doorbell
 from service.store import deliveries, idempotency, runs
 from service.store.database import Database
@@ -27,3 +28,8 @@ async def purge_idempotency(db: Database) -> bool:
     """Delete the next answers kept for Idempotency-Keys whose time is over; False when there are no more."""
     async with db.begin() as tx:
         return await idempotency.purge_expired(tx, PURGE_BATCH) == PURGE_BATCH
+
+
+async def cancel_deleted(db: Database) -> bool:
+    """Cancel what a fan-out under way, or a crash, left behind the deletion of a subscriber."""
+    return await sweep_deleted(db) > 0

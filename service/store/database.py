@@ -42,6 +42,7 @@ class Database:
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=10,
+            hide_parameters=True,
             # A job's statement returns json whose exact text is what receivers get.
             json_deserializer=str,
             connect_args={

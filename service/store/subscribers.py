@@ -19,7 +19,7 @@ from service.domain.model import (
 )
 from service.domain.subscriber import Wanted
 from service.store.database import Tx
-from service.store.tables import lanes, subscribers
+from service.store.tables import Document, lanes, subscribers
 from service.store.vault import Unreadable, Vault
 from service.store.views import Page
 
@@ -199,7 +199,7 @@ _DESTINATIONS = (
      WHERE s.row = ANY(:rows)
 """)
     .bindparams(bindparam("rows", type_=ARRAY(Integer)))
-    .columns(headers=postgresql.JSONB)
+    .columns(headers=Document)
 )
 
 

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, literal, null, select
+from sqlalchemy import Column, ColumnElement, FromClause, Row, Select, case, func, literal, null, select, true
 
 from service.domain.identifiers import delivery_id, delivery_key
 from service.domain.model import DeliveryRow, DeliveryState, EventId, HeldBy, Outcome, RunId, SubscriberState
 from service.store.database import Tx
 from service.store.tables import attempts, deliveries, events, lanes, subscribers
-from service.store.views import Page
+from service.store.views import Page, is_one
 
 MAX_ATTEMPTS_SHOWN = 1000
 """Of one delivery, the newest; replays may pile up more."""
@@ -90,55 +90,87 @@ class Sought:
 _OPEN = deliveries.c.finished_at.is_(None)
 _LEASED = deliveries.c.lease_owner.is_not(None)
 
-_HELD_BY = case(
-    (deliveries.c.finished_at.is_not(None) | _LEASED, null()),
-    (lanes.c.state == SubscriberState.PAUSED.value, HeldBy.SUBSCRIBER_PAUSED.value),
-    (lanes.c.state == SubscriberState.DISABLED.value, HeldBy.SUBSCRIBER_DISABLED.value),
-    (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
-    else_=null(),
-)
 
-_LAST = (
-    select(attempts.c.outcome, attempts.c.status, attempts.c.detail)
-    .where(attempts.c.delivery == deliveries.c.row)
-    .order_by(attempts.c.late, attempts.c.id.desc())
-    .limit(1)
-    .lateral("last")
-)
+def _described(chosen: FromClause) -> Select[Any]:
+    """What is told of these deliveries, which are the table or a page of it; newest first."""
+    last = (
+        select(attempts.c.outcome, attempts.c.status, attempts.c.detail)
+        .where(attempts.c.delivery == chosen.c.row)
+        .order_by(attempts.c.late, attempts.c.id.desc())
+        .limit(literal(1, literal_execute=True))
+        .lateral("last")
+    )
+    source = (
+        chosen.join(events, events.c.id == chosen.c.event_id)
+        .join(subscribers, subscribers.c.row == chosen.c.subscriber)
+        .outerjoin(lanes, lanes.c.subscriber == chosen.c.subscriber)
+        .outerjoin(last, true())
+    )
+    return (
+        select(
+            chosen,
+            events.c.type.label("event_type"),
+            events.c.subject,
+            events.c.version,
+            events.c.tenant_id,
+            events.c.body_sha256,
+            subscribers.c.id.label("slug"),
+            _held_by(chosen).label("held_by"),
+            last.c.outcome.label("last_outcome"),
+            last.c.status.label("last_status"),
+            last.c.detail.label("last_detail"),
+        )
+        .select_from(source)
+        .order_by(chosen.c.row.desc())
+    )
 
-_SOURCE = (
-    deliveries.join(events, events.c.id == deliveries.c.event_id)
-    .join(subscribers, subscribers.c.row == deliveries.c.subscriber)
-    .outerjoin(lanes, lanes.c.subscriber == deliveries.c.subscriber)
-    .outerjoin(_LAST, literal(value=True))
-)
 
-_QUERY = select(
-    deliveries,
-    events.c.type.label("event_type"),
-    events.c.subject,
-    events.c.version,
-    events.c.tenant_id,
-    events.c.body_sha256,
-    subscribers.c.id.label("slug"),
-    _HELD_BY.label("held_by"),
-    _LAST.c.outcome.label("last_outcome"),
-    _LAST.c.status.label("last_status"),
-    _LAST.c.detail.label("last_detail"),
-).select_from(_SOURCE)
+def _held_by(chosen: FromClause) -> ColumnElement[str | None]:
+    return case(
+        (chosen.c.finished_at.is_not(None) | chosen.c.lease_owner.is_not(None), null()),
+        (lanes.c.state == SubscriberState.PAUSED.value, HeldBy.SUBSCRIBER_PAUSED.value),
+        (lanes.c.state == SubscriberState.DISABLED.value, HeldBy.SUBSCRIBER_DISABLED.value),
+        (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
+        else_=null(),
+    )
 
 
 async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
-    """One page of deliveries, newest first; `page.after` is the `row` of the last one seen."""
-    query = _QUERY.where(*_conditions(sought)).order_by(deliveries.c.row.desc()).limit(page.sql_limit)
+    """One page of deliveries, newest first; `page.after` is the `row` of the last one seen.
+
+    The page is cut before anything is joined to it, so that an index gives its rows in order.
+    """
+    walk = await _walk(tx, sought)
+    order = [column.desc() for column, _ in walk[:1]]
+    chosen = (
+        select(deliveries)
+        .where(*(is_one(column, value) for column, value in walk), *_conditions(sought))
+        .order_by(*order, deliveries.c.row.desc())
+        .limit(page.sql_limit)
+    )
+    if sought.event_type is not None:
+        chosen = chosen.join(events, events.c.id == deliveries.c.event_id).where(events.c.type == sought.event_type)
     if page.after is not None:
-        query = query.where(deliveries.c.row < page.after)
-    return [_view(row) for row in await tx.conn.execute(query)]
+        chosen = chosen.where(deliveries.c.row < page.after)
+    return [_view(row) for row in await tx.conn.execute(_described(chosen.subquery("chosen")))]
+
+
+async def _walk(tx: Tx, sought: Sought) -> list[tuple[Column[Any], object]]:
+    """What is sought by an index, narrowest first: its column and the value there."""
+    walk: list[tuple[Column[Any], object]] = []
+    if sought.event_id is not None:
+        walk.append((deliveries.c.event_id, sought.event_id))
+    if sought.run is not None:
+        walk.append((deliveries.c.run_id, sought.run))
+    if sought.subscriber_id is not None:
+        named = select(subscribers.c.row).where(subscribers.c.id == sought.subscriber_id)
+        walk.append((deliveries.c.subscriber, (await tx.conn.execute(named)).scalar_one_or_none()))
+    return walk
 
 
 async def delivery(tx: Tx, event_id: UUID, subscriber_row: int) -> DeliveryView | None:
     """The delivery of this event to this subscriber."""
-    query: Select[Any] = _QUERY.where(deliveries.c.event_id == event_id, deliveries.c.subscriber == subscriber_row)
+    query = _described(deliveries).where(deliveries.c.event_id == event_id, deliveries.c.subscriber == subscriber_row)
     row = (await tx.conn.execute(query)).one_or_none()
     return None if row is None else _view(row)
 
@@ -157,16 +189,6 @@ async def attempts_of(tx: Tx, row: DeliveryRow) -> Sequence[AttemptView]:
 def _conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
     if sought.state is not None:
         yield from _in_state(sought.state)
-    if sought.subscriber_id is not None:
-        # Looked up first, so that the subscriber's own index gives its deliveries in order.
-        row = select(subscribers.c.row).where(subscribers.c.id == sought.subscriber_id)
-        yield deliveries.c.subscriber == row.scalar_subquery()
-    if sought.run is not None:
-        yield deliveries.c.run_id == sought.run
-    if sought.event_id is not None:
-        yield deliveries.c.event_id == sought.event_id
-    if sought.event_type is not None:
-        yield events.c.type == sought.event_type
     if sought.since is not None:
         yield deliveries.c.created_at >= sought.since
     if sought.until is not None:

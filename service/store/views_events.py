@@ -10,7 +10,7 @@ from sqlalchemy import Row, Select, select
 from service.domain.model import EventId, RunId
 from service.store.database import Tx
 from service.store.tables import events as table
-from service.store.views import Page
+from service.store.views import Page, is_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,14 @@ async def event(tx: Tx, id: UUID) -> tuple[EventView, bytes] | None:  # noqa: A0
 
 async def page_of(tx: Tx, *, type: str | None, subject: str | None, page: Page) -> list[EventView]:  # noqa: A002
     """One page of events, newest first; `page.after` is the id of the last one seen."""
-    query = _QUERY.order_by(table.c.id.desc()).limit(page.sql_limit)
-    if type is not None:
-        query = query.where(table.c.type == type)
-    if subject is not None:
-        query = query.where(table.c.subject == subject)
+    walk = [
+        (column, value) for column, value in ((table.c.subject, subject), (table.c.type, type)) if value is not None
+    ]
+    query = (
+        _QUERY.where(*(is_one(column, value) for column, value in walk))
+        .order_by(*(column.desc() for column, _ in walk[:1]), table.c.id.desc())
+        .limit(page.sql_limit)
+    )
     if page.after is not None:
         query = query.where(table.c.id < page.after)
     return [_view(row) for row in await tx.conn.execute(query)]

@@ -1,23 +1,22 @@
 """The commands against a running Tocsin: ring, follow, read, keys, doctor."""
 
-import asyncio
 import json
-import os
 from pathlib import Path
 
 import httpx
 
 from service.cli import reference
 from service.store.vault import new_key
+from tests.cli import inside
 from tests.cli.conftest import API_KEY, Live, apply_schema
-from tests.cli.process import ROOT, Done, call
+from tests.cli.process import ROOT, Done
 from tests.receivers import Receiver, answer
 
 HEADERS = {"authorization": f"Bearer {API_KEY}"}
 
 
 async def tocsin(live: Live, *arguments: str, **env: str) -> Done:
-    return await call(*arguments, env={**live.env, **env})
+    return await inside.call(*arguments, env={**live.env, **env})
 
 
 async def register(live: Live, slug: str, url: str, **wanted: object) -> None:
@@ -110,8 +109,9 @@ async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live)
     assert "wide" in next(each["detail"] for each in wide.json if each["check"] == "egress")
 
 
-async def test_the_doctor_creates_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
-    done = await call("doctor", "--json", "--url", "http://127.0.0.1:9", cwd=tmp_path)
+def test_the_doctor_creates_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
+    nowhere = {"TOCSIN_DATA_DIR": str(tmp_path / "data"), "TOCSIN_CONFIG": str(tmp_path / "tocsin.toml")}
+    done = inside.run("doctor", "--json", "--url", "http://127.0.0.1:9", env=nowhere)
     assert done.code == 0
     assert {each["check"]: each["status"] for each in done.json} == {
         "settings": "ok",
@@ -120,14 +120,16 @@ async def test_the_doctor_creates_nothing_and_says_what_is_missing(tmp_path: Pat
         "database": "warn",
         "api": "warn",
     }
-    assert not await asyncio.to_thread(os.listdir, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_description_of_the_api_is_written_sorted_and_checked(tmp_path: Path) -> None:
-    printed = await call("openapi")
+def test_the_description_of_the_api_is_printed_written_and_checked(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "openapi.json"
+    printed = inside.run("openapi")
     assert json.dumps(printed.json, indent=2, sort_keys=True, ensure_ascii=False) + "\n" == printed.out
-    assert (await call("openapi", "--write", "made/openapi.json", cwd=tmp_path)).code == 0
-    assert (await call("openapi", "--check", "made/openapi.json", cwd=tmp_path)).code == 0
+    assert inside.run("openapi", "--write", str(path)).code == 0
+    assert path.read_text(encoding="utf-8") == printed.out
+    assert inside.run("openapi", "--check", str(path)).code == 0
 
 
 def test_the_page_of_the_commands_is_what_their_help_says() -> None:

@@ -5,41 +5,61 @@ from pathlib import Path
 import pytest
 
 from service.cli.main import COMMANDS
-from tests.cli.process import call
+from tests.cli import inside, process
 
 DATABASE = "postgresql://u:pw@127.0.0.1:9/d"
 NOWHERE = "http://127.0.0.1:9"
 TICK = ("tick", "a.job", "--secret", "env:S", "--retries", "0", "--url", NOWHERE)
+SECRET = {"S": "a secret long enough"}
+SIGN = ("sign", "j", "r", "c")
 
-REFUSED = {
+REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "nobody answers a list": (("runs", "--url", NOWHERE), {}, "start one with `tocsin up`"),
-    "nobody answers a watch": (("run", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
-    "nobody answers a tick": (TICK, {"S": "a secret long enough"}, "no Tocsin answers"),
+    "nobody answers a run": (("run", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
+    "nobody answers a delivery": (("deliveries", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
+    "nobody answers a tick": (TICK, SECRET, "no Tocsin answers"),
     "the address is none": (("runs", "--url", "ftp://x"), {}, "http://HOST:PORT"),
     "the address lacks http": (("deliveries", "--url", "localhost:8080"), {}, "http://HOST:PORT"),
+    "the key's file is not there": (("runs",), {"TOCSIN_API_KEY": "file:/nowhere"}, "cannot be read"),
     "the secret's variable is not set": (TICK, {}, "the environment variable S is not set"),
-    "the secret's file is not there": (("sign", "j", "r", "c", "--secret", "file:/nowhere"), {}, "cannot be read"),
-    "the secret itself is given": (("sign", "j", "r", "c", "--secret", "hunter2hunter2"), {}, "env:NAME or file:PATH"),
-    "the secret is empty": (("sign", "j", "r", "c", "--secret", "-"), {}, "is empty"),
-    "there is no such job": (("sign", "j", "r", "c"), {}, "there is no job 'j' in tocsin.toml"),
+    "the secret's file is not there": ((*SIGN, "--secret", "file:/nowhere"), {}, "cannot be read"),
+    "the secret itself is given": ((*SIGN, "--secret", "hunter2hunter2"), {}, "env:NAME or file:PATH"),
+    "the secret is empty": ((*SIGN, "--secret", "-"), {}, "is empty"),
+    "there is no such job": (SIGN, {}, "there is no job 'j' in"),
     "the settings do not fit": (("up",), {"TOCSIN_LEASE_SECONDS": "no"}, "TOCSIN_LEASE_SECONDS"),
-    "keys are missing": (("worker",), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_ENCRYPTION_KEYS"),
     "the database is away": (("migrate",), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
-    "the port is taken": (("up",), {"TOCSIN_HOST": "192.0.2.1"}, "TOCSIN_HOST or TOCSIN_PORT"),
-    "the description drifted": (("openapi", "--check", "nowhere.json"), {}, "tocsin openapi --write nowhere.json"),
+    "the database of keys is away": (("keys", "list"), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
+    "the description drifted": (("openapi", "nowhere.json", "--check"), {}, "tocsin openapi --write nowhere.json"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_a_refusal_is_one_line_and_exit_code_1(case: str, tmp_path: Path) -> None:
+def test_a_refusal_is_one_line_and_exit_code_1(case: str, tmp_path: Path) -> None:
     arguments, env, words = REFUSED[case]
-    done = await call(*arguments, env=env, cwd=tmp_path)
+    done = inside.run(*arguments, env={"TOCSIN_CONFIG": str(tmp_path / "none.toml"), "TOCSIN_DATA_DIR": "", **env})
     assert done.code == 1
     assert words in done.err
     assert len(done.err.strip().splitlines()) == 1
     assert done.out == ""
     assert "hunter2" not in done.err
     assert "pw@" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "env", "words"),
+    [
+        ("worker", {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_ENCRYPTION_KEYS"),
+        ("up", {"TOCSIN_HOST": "192.0.2.1"}, "TOCSIN_HOST or TOCSIN_PORT"),
+    ],
+)
+async def test_a_process_that_cannot_start_says_why_in_its_last_line(
+    command: str, env: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    done = await process.call(command, env=env, cwd=tmp_path)
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("tocsin: ")
+    assert words in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
@@ -50,21 +70,21 @@ async def test_a_refusal_is_one_line_and_exit_code_1(case: str, tmp_path: Path) 
         ("sign", "j"),
         ("runs", "--limit", "0"),
         ("runs", "--limit", "many"),
+        ("run",),
         ("keys",),
         ("keys", "create", "n", "--scope", "root"),
         ("receiver", "--answers", "refuse,200"),
+        ("receiver", "--answers", "200,sleep"),
         ("tick",),
         ("up", "--port", "1"),
     ],
 )
-async def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    done = await call(*arguments, cwd=tmp_path)
-    assert done.code == 2
-    assert "Traceback" not in done.err
+def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    assert inside.run(*arguments).code == 2
 
 
-async def test_help_and_version_are_exit_code_0() -> None:
-    asked = await call("--help")
+async def test_help_and_version_are_exit_code_0_also_in_a_process() -> None:
+    asked = await process.call("--help")
     assert asked.code == 0
     assert all(command in asked.out for command in COMMANDS)
-    assert (await call("--version")).out.startswith("tocsin ")
+    assert inside.run("--version").out.startswith("tocsin ")

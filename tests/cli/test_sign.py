@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from service.domain.signing import tick_signature
-from tests.cli.process import Done, call
+from tests.cli import inside
+from tests.cli.process import Done
 
 JOB, RUN, CUTOFF = "shipments.expire", "nightly", "2026-11-30T02:00:00Z"
 SECRET, OTHER = "the secret of the shipments", "the secret of the orders"
@@ -28,23 +29,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def sign(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
-    env = {"SHIPMENTS": SECRET, "ORDERS": OTHER}
-    return await call("sign", JOB, RUN, CUTOFF, *arguments, env=env, cwd=folder, stdin=stdin)
+def sign(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
+    env = {"SHIPMENTS": SECRET, "ORDERS": OTHER, "TOCSIN_CONFIG": str(folder / "tocsin.toml")}
+    return inside.run("sign", JOB, RUN, CUTOFF, *arguments, env=env, stdin=stdin)
 
 
-async def test_the_signature_of_the_configured_secret_is_all_that_is_printed(folder: Path) -> None:
-    done = await sign(folder)
+def test_the_signature_of_the_configured_secret_is_all_that_is_printed(folder: Path) -> None:
+    done = sign(folder)
     assert (done.code, done.out, done.err) == (0, RIGHT + "\n", "")
 
 
-async def test_a_secret_from_stdin_loses_its_line_end(folder: Path) -> None:
-    assert (await sign(folder, "--secret", "-", stdin=SECRET.encode() + b"\r\n")).out == RIGHT + "\n"
+def test_a_secret_from_stdin_loses_its_line_end(folder: Path) -> None:
+    assert (sign(folder, "--secret", "-", stdin=SECRET.encode() + b"\r\n")).out == RIGHT + "\n"
 
 
-async def test_a_matching_signature_is_exit_code_0_also_from_a_pipe(folder: Path) -> None:
-    assert (await sign(folder, "--expect", RIGHT.upper())).code == 0
-    assert (await sign(folder, "--expect", "-", stdin=RIGHT.encode() + b"\n")).code == 0
+def test_a_matching_signature_is_exit_code_0_also_from_a_pipe(folder: Path) -> None:
+    assert (sign(folder, "--expect", RIGHT.upper())).code == 0
+    assert (sign(folder, "--expect", "-", stdin=RIGHT.encode() + b"\n")).code == 0
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,8 @@ async def test_a_matching_signature_is_exit_code_0_also_from_a_pipe(folder: Path
         (f"SHA2-256(stdin)= {RIGHT}", "OpenSSL's prefix"),
     ],
 )
-async def test_a_mismatch_is_explained_with_exit_code_1(folder: Path, expected: str, words: str) -> None:
-    done = await sign(folder, "--expect", expected)
+def test_a_mismatch_is_explained_with_exit_code_1(folder: Path, expected: str, words: str) -> None:
+    done = sign(folder, "--expect", expected)
     assert done.code == 1
     assert words in done.out
     assert SECRET not in done.out + done.err

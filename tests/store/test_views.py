@@ -12,11 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from service.domain.model import DeliveryState, RunState
 from service.store import views, views_deliveries, views_events
 from service.store.database import Database, Tx
+from service.store.tables import deliveries
 from service.store.views import Page
 from service.store.views_deliveries import Sought
 from tests.scenes import Scene
 
-_EVENTS, _PER_EVENT = 400, 25
+_EVENTS, _PER_EVENT = 2000, 5
 
 _FILL = (
     """
@@ -28,16 +29,16 @@ _FILL = (
     INSERT INTO tocsin.events (id, tenant_id, type, subject, version, topics, run_id, body, body_sha256, data_sha256,
                                fanned_out_at)
     SELECT ('00000000-0000-7000-9000-' || lpad(n::text, 12, '0'))::uuid, 'default', 'type-' || n % 5, 's' || n, 1,
-           '{{*}}', ('00000000-0000-7000-8000-' || lpad((n + 1)::text, 12, '0'))::uuid, 'x', 'x', 'x', now()
+           '{{*}}', ('00000000-0000-7000-8000-' || lpad((n % 2000 + 1)::text, 12, '0'))::uuid, 'x', 'x', 'x', now()
       FROM generate_series(1, {_EVENTS}) n
     """,
     f"""
     INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, deadline_at, state, finished_at)
-    SELECT e.id, s, e.run_id, now(), CASE WHEN s = 7 THEN 'rejected' ELSE 'delivered' END, now()
+    SELECT e.id, s, e.run_id, now(), CASE WHEN s = 4 THEN 'rejected' ELSE 'delivered' END, now()
       FROM tocsin.events e, generate_series(1, {_PER_EVENT}) s ORDER BY e.id, s
     """,
     "UPDATE tocsin.deliveries SET state = 'pending', finished_at = NULL WHERE row BETWEEN 40 AND 49",
-    "UPDATE tocsin.deliveries SET subscriber = 26 WHERE row BETWEEN 50 AND 59",
+    "UPDATE tocsin.deliveries SET subscriber = 6 WHERE subscriber = 3 AND row <= 50",
     """
     INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, started_at, duration_ms,
                                  worker)
@@ -48,22 +49,27 @@ _FILL = (
 
 @pytest_asyncio.fixture(scope="module")
 async def filled(server: URL, admin: AsyncEngine, template: str) -> AsyncIterator[Database]:
-    """A database with 2,000 runs, 400 events and 10,000 deliveries, each with an attempt; few are pending, and old."""
+    """A database with 2,000 runs, 2,000 events and 10,000 deliveries with an attempt each; few are pending, and old."""
     name = f"tocsin_views_{uuid4().hex[:12]}"
     async with admin.connect() as connection:
         await connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"))
     database = Database(server.set(database=name).render_as_string(hide_password=False))
+    try:
+        await _fill(database)
+        yield database
+    finally:
+        await database.close()
+        async with admin.connect() as connection:
+            await connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def _fill(database: Database) -> None:
     scene = Scene(database)
     for number in range(_PER_EVENT + 1):
         await scene.subscriber(f"s{number}", f"http://127.0.0.1:1/{number}")
-    async with database.begin() as tx:
-        for statement in _FILL:
-            await tx.conn.execute(text(statement))
+    for statement in _FILL:
+        await scene.execute(statement)
     await scene.execute("ANALYZE")
-    yield database
-    await database.close()
-    async with admin.connect() as connection:
-        await connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 _TOUCHED = text(
@@ -81,16 +87,18 @@ async def touched(db: Database, question: Callable[[Tx], Awaitable[Sequence[Any]
 
 
 _PAGE = Page(20)
-_DEEP = Page(20, after=200)
+_DEEP = Page(20, after=2000)
 
 SOUGHT = {
     "all": Sought(),
-    "of a subscriber": Sought(subscriber_id="s3"),
-    "of a quiet subscriber": Sought(subscriber_id="s25"),
+    "of a subscriber": Sought(subscriber_id="s1"),
+    "of a quiet subscriber": Sought(subscriber_id="s5"),
     "of nobody": Sought(subscriber_id="nobody"),
     "pending": Sought(state=DeliveryState.PENDING),
     "leased": Sought(state=DeliveryState.LEASED),
-    "pending of a busy subscriber": Sought(state=DeliveryState.PENDING, subscriber_id="s3"),
+    "pending of a busy subscriber": Sought(state=DeliveryState.PENDING, subscriber_id="s1"),
+    "of an unknown run": Sought(run=UUID(int=1)),
+    "of an unknown event": Sought(event_id=UUID(int=1)),
     "of a run": Sought(run=UUID("00000000-0000-7000-8000-000000000051")),
     "of an event": Sought(event_id=UUID("00000000-0000-7000-9000-000000000050")),
     "dead letters": Sought(state=DeliveryState.REJECTED),
@@ -109,21 +117,40 @@ async def test_a_page_of_deliveries_reads_about_a_page(filled: Database, sought:
 
 
 async def test_a_page_of_runs_reads_a_page(filled: Database) -> None:
-    for job, state in ((None, None), ("job-1", None), (None, RunState.COMPLETED)):
+    for job, state, count in (
+        (None, None, 20),
+        ("job-1", None, 20),
+        ("nobody", None, 0),
+        (None, RunState.COMPLETED, 20),
+        (None, RunState.RUNNING, 0),
+        ("job-1", RunState.COMPLETED, 20),
+    ):
         found, rows = await touched(filled, lambda tx: views.runs(tx, job=job, state=state, page=_PAGE))  # noqa: B023
-        assert len(found) == 20
-        assert rows <= 20 * 40
+        # Each run brings its five deliveries, to be counted.
+        assert (len(found), rows <= 20 * 8) == (count, True), (job, state)
+
+
+async def test_the_last_run_of_each_job_is_found_by_its_index(filled: Database) -> None:
+    found, rows = await touched(filled, lambda tx: views.jobs(tx, ["job-1", "job-2", "nobody"]))
+    assert [job.last_run and job.last_run.run_id for job in found] == ["r1999", "r2000", None]
+    assert rows <= 20
 
 
 async def test_a_page_of_events_reads_a_page_and_no_bodies(filled: Database) -> None:
-    for type_, subject, count in ((None, None, 20), ("type-1", None, 20), (None, "s7", 1)):
+    for type_, subject, count in (
+        (None, None, 20),
+        ("type-1", None, 20),
+        (None, "s7", 1),
+        ("nothing", None, 0),
+        ("type-1", "s7", 0),
+    ):
         found, rows = await touched(
             filled,
             lambda tx: views_events.page_of(tx, type=type_, subject=subject, page=_PAGE),  # noqa: B023
         )
         assert len(found) == count
-        assert rows <= 20 * 6
-    for query in (views_events._QUERY, views_deliveries._QUERY):
+        assert rows <= 20 * 2
+    for query in (views_events._QUERY, views_deliveries._described(deliveries)):
         assert "tocsin.events.body," not in str(query)
 
 
@@ -131,7 +158,7 @@ async def test_counting_the_deliveries_of_a_page_of_runs_reads_only_theirs(fille
     ids = [UUID(f"00000000-0000-7000-8000-{n:012d}") for n in range(2, 42)]
     found, rows = await touched(filled, lambda tx: _counted(tx, ids))
     assert sum(found) == 40 * _PER_EVENT
-    assert rows <= 40 * _PER_EVENT
+    assert rows <= 40 * _PER_EVENT * 2
 
 
 async def _counted(tx: Tx, ids: Sequence[UUID]) -> list[int]:

@@ -1,5 +1,7 @@
 """API keys at the door: who is let through, to what, and how soon a change counts."""
 
+import time
+
 import httpx
 import pytest
 
@@ -29,7 +31,7 @@ NO_KEYS = {
 @pytest.mark.parametrize("header", NO_KEYS.values(), ids=NO_KEYS)
 async def test_without_a_good_key_nothing_is_read(refusing: Api, header: str | None) -> None:
     async with httpx.AsyncClient(transport=refusing.client._transport, base_url="http://tocsin") as stranger:
-        headers = {} if header is None else {"authorization": header.encode("latin-1")}
+        headers = [] if header is None else [(b"authorization", header.encode("latin-1"))]
         answer = await stranger.get("/v1/runs?limit=ECHO", headers=headers)
     problem(answer, 401, "unauthenticated")
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -77,8 +79,8 @@ async def test_a_new_key_works_at_once_and_a_revoked_one_ends_after_a_moment(
     header = await api.key("eve", Scope.READ)
     assert (await api.client.get("/v1/runs", headers=header)).status_code == 200
     await control.revoke_key(api.house.db, "eve", actor="test")
-    later = keyring.time.monotonic() + keyring.REMEMBER_SECONDS
-    monkeypatch.setattr(keyring.time, "monotonic", lambda: later)
+    later = time.monotonic() + keyring.REMEMBER_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     problem(await api.client.get("/v1/runs", headers=header), 401, "unauthenticated")
 
 

@@ -129,7 +129,7 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(api: Api, mon
 
 @pytest.mark.parametrize("key", ["", " ", '""', "a" * 256, "a b", '"a', "é", '"a b"', '"' + "a" * 256 + '"', "a\tb"])
 async def test_a_key_that_is_none_is_refused(refusing: Api, key: str) -> None:
-    answer = await refusing.client.post("/v1/events", json=EVENT, headers={"idempotency-key": key.encode("latin-1")})
+    answer = await refusing.client.post("/v1/events", json=EVENT, headers=[(b"idempotency-key", key.encode("latin-1"))])
     assert pointers(answer) == ["/header/Idempotency-Key"]
 
 
