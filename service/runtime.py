@@ -49,12 +49,10 @@ class Runtime:
             claim_batch=self.settings.claim_batch,
             drain_seconds=self.settings.drain_seconds,
         )
-        settler = Settler(self.db)
-        dispatcher = Dispatcher(
-            self.db, Loader(self.db, self.vault), Attempts(self.egress, name), settler, worker=name, limits=limits
-        )
+        loader, attempts, settler = Loader(self.db, self.vault), Attempts(self.egress, name), Settler(self.db)
+        dispatcher = Dispatcher(self.db, loader, attempts, settler, worker=name, limits=limits)
         discovery = Discovery(self.db, self.doorbell, self.jobs, self.sources, name, limits.lease_seconds)
-        return Worker(self.db, self.doorbell, discovery, dispatcher, settler, limits)
+        return Worker(self.db, self.doorbell, discovery, dispatcher)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -11,7 +11,15 @@ _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
 
 
-async def eventually(check: Callable[[], Awaitable[T] | T], *, seconds: float = 10.0) -> T:
+@overload
+async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = ...) -> T: ...
+
+
+@overload
+async def eventually(check: Callable[[], T], *, seconds: float = ...) -> T: ...
+
+
+async def eventually(check: Callable[[], Any], *, seconds: float = 10.0) -> Any:
     """Call `check` until it gives something truthy, and return that.
 
     A falsy answer or a failed `assert` means "not yet"; any other exception is a failure at once.
@@ -24,7 +32,7 @@ async def eventually(check: Callable[[], Awaitable[T] | T], *, seconds: float = 
     deadline, pause = loop.time() + seconds, _FIRST_PAUSE
     while True:
         failure: AssertionError | None = None
-        answer: T | None = None
+        answer: Any = None
         try:
             found = check()
             answer = await found if inspect.isawaitable(found) else found

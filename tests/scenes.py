@@ -103,9 +103,7 @@ class Scene:
         if cutoff is None:
             async with self.db.begin() as tx:
                 cutoff = tx.now
-        accepted = await intake.accept(
-            self.db, self.doorbell, job, run_id=run_id, cutoff=cutoff, source=RunSource.HMAC
-        )
+        accepted = await intake.accept(self.db, self.doorbell, job, run_id=run_id, cutoff=cutoff, source=RunSource.HMAC)
         return accepted.run
 
     def discovery(self, *jobs: JobConfig, worker: str = "w1") -> Discovery:
@@ -115,22 +113,20 @@ class Scene:
             self.db, self.doorbell, configured, load(jobs), worker, lease_seconds=self.limits.lease_seconds
         )
 
-    def dispatcher(self, worker: str = "w1", settler: Settler | None = None) -> Dispatcher:
+    def dispatcher(self, worker: str = "w1") -> Dispatcher:
         """A worker's dispatcher; without jitter, so that a retry is due after the whole backoff."""
         return Dispatcher(
             self.db,
             Loader(self.db, self.vault),
             Attempts(self.egress, worker, draw=lambda: 0.999),
-            settler or Settler(self.db),
+            Settler(self.db),
             worker=worker,
             limits=self.limits,
         )
 
     def worker(self, *jobs: JobConfig, name: str = "w1") -> Worker:
         """A whole worker."""
-        settler = Settler(self.db)
-        dispatcher = self.dispatcher(name, settler)
-        return Worker(self.db, self.doorbell, self.discovery(*jobs, worker=name), dispatcher, settler, self.limits)
+        return Worker(self.db, self.doorbell, self.discovery(*jobs, worker=name), self.dispatcher(name))
 
     async def event(self, subject: str = "ship-1", type_: str = "shipment.expired", version: int = 1) -> EventId:
         """Store an event and fan it out to the subscribers there are."""

@@ -13,7 +13,7 @@ from service import logs
 from service.cli.api import Api
 from service.cli.demo_cast import Member, Seen, receivers, register
 from service.cli.demo_report import collect, how_to_go_on, show
-from service.cli.demo_stage import DUE, JOB, NOT_YET, add_shipments, listen_near, stage, stage_settings
+from service.cli.demo_stage import DUE, JOB, NOT_YET, add_shipments, listen_near, stage, stage_settings, write_header
 from service.cli.lifecycle import Parts, address, run_process, running
 from service.cli.options import command_app
 from service.cli.output import console
@@ -118,6 +118,7 @@ class _Scene:
 
     async def _tell(self, api: Api, run_id: str) -> None:
         lines = await collect(api, run_id)
+        write_header(self._runtime.settings)
         show(lines, self._seen)
         _say("\nTo go on, in another terminal:\n")
         for line in how_to_go_on(self._runtime.settings, self._url, run_id, lines):

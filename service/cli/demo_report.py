@@ -11,9 +11,8 @@ from urllib.parse import quote
 
 from service.cli.api import Api
 from service.cli.demo_cast import CAST, Kind, Seen, kind_of
-from service.cli.demo_stage import JOB
+from service.cli.demo_stage import HEADER_FILE, JOB
 from service.cli.output import console, plain, table
-from service.keyfiles import BOOTSTRAP_KEY_FILE
 from service.settings import Settings
 
 _EVERYTHING = 100_000
@@ -78,15 +77,14 @@ def _story(delivery: Delivery) -> str:
 
 
 def how_to_go_on(settings: Settings, url: str, run_id: str, lines: Sequence[Line]) -> Iterator[str]:
-    """Lines that can be pasted into a shell on this machine."""
+    """Lines that can be pasted into any shell on this machine."""
     home = settings.data_dir
-    key = shlex.quote(str(home / BOOTSTRAP_KEY_FILE))
-    yield f'get() {{ curl -sS -H "authorization: Bearer $(cat {key})" "{url}$1"; echo; }}'
-    yield f"get /v1/runs/{run_id}"
-    yield "get '/v1/deliveries?state=exhausted&limit=2'"
+    curl = f"curl -sS -H @{shlex.quote(str(home / HEADER_FILE))}"
+    yield f"{curl} {url}/v1/runs/{run_id}"
+    yield f"{curl} '{url}/v1/deliveries?state=exhausted&limit=2'"
     for line in lines:
         if line.kind.slug == "lossy":
-            yield f"get /v1/deliveries/{line.sample['id']}"
+            yield f"{curl} {url}/v1/deliveries/{line.sample['id']}"
     yield ""
     command = shlex.quote(str(Path(sys.executable).parent / "tocsin"))
     config = shlex.quote(str(settings.config))

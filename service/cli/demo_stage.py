@@ -18,6 +18,7 @@ from service.settings import Settings
 from service.store.database import Database
 
 JOB = "shipments.expire"
+HEADER_FILE = "authorization.header"
 DUE, NOT_YET = 200, 40
 _PORTS = 100
 
@@ -101,10 +102,23 @@ def _write_job(home: Path, config: Path) -> bytes:
     """Write the configuration, and the secret where there is none yet."""
     path = home / "tick.secret"
     if not path.exists():
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(secrets.token_hex(32) + "\n")
+        _write_private(path, secrets.token_hex(32))
     config.write_text(CONFIG.format(job=JOB, secret=json.dumps(f"file:{path}")), encoding="utf-8")
     return path.read_bytes().strip()
+
+
+def write_header(settings: Settings) -> None:
+    """Keep the API key as a header that `curl -H @FILE` reads, so that it is in no argument and no history."""
+    if settings.bootstrap_key is not None:
+        _write_private(
+            settings.data_dir / HEADER_FILE, f"authorization: Bearer {settings.bootstrap_key.get_secret_value()}"
+        )
+
+
+def _write_private(path: Path, line: str) -> None:
+    """Write a line into a file that only this user may read."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(line + "\n")
 
 
 def listen_near(host: str, port: int) -> socket:

@@ -63,7 +63,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def revoke(name: Name) -> None:
-    """End a key at once."""
+    """End a key. A process that has just seen it may accept it for some seconds more."""
     asyncio.run(_revoke(name))
     typer.echo(f"The key of {name} is revoked.")
 

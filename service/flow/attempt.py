@@ -10,6 +10,7 @@ from time import monotonic
 import structlog
 
 from service.domain import retry
+from service.domain.identifiers import delivery_key
 from service.domain.model import (
     Answer,
     Claimed,
@@ -20,7 +21,6 @@ from service.domain.model import (
     Policy,
     Settlement,
 )
-from service.domain.identifiers import delivery_key
 from service.flow.egress import Egress
 from service.flow.outbound import Outbound
 from service.flow.send import Request, send

@@ -22,7 +22,7 @@ log = structlog.get_logger()
 CONTENTION_PAUSE_SECONDS = 1.0
 
 
-class LeaseLost(Exception):  # noqa: N818 - an answer, not a fault
+class LeaseLost(Exception):
     """Another worker has taken the run over; this one lets go of it."""
 
 

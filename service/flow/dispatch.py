@@ -47,35 +47,35 @@ class Dispatcher:
         self._db = db
         self._loader = loader
         self._attempts = attempts
-        self._settler = settler
+        self.settler = settler
         self._worker = worker
-        self._limits = limits
+        self.limits = limits
         self._flights: set[asyncio.Task[None]] = set()
         self._lapse_due = 0.0
 
     @property
     def room(self) -> int:
         """How many more attempts this worker takes on now; results that wait for the database take room as well."""
-        return self._limits.concurrency - len(self._flights) - self._settler.backlog
+        return self.limits.concurrency - len(self._flights) - self.settler.backlog
 
     async def once(self) -> int:
         """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
-        taken = await self.take(self._limits.claim_batch)
+        taken = await self.take(self.limits.claim_batch)
         if self._flights:
             await asyncio.wait(self._flights)
-        await self._settler.flush()
+        await self.settler.flush()
         return taken
 
     async def take(self, room: int) -> int:
         """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
         before = monotonic()
         async with self._db.begin() as tx:
-            clock = Clock(tx.now, before, self._limits.lease_seconds)
+            clock = Clock(tx.now, before, self.limits.lease_seconds)
             taken = await self._lapsed(tx)
             taken += await deliveries.claim(
                 tx,
                 worker=self._worker,
-                lease_seconds=self._limits.lease_seconds,
+                lease_seconds=self.limits.lease_seconds,
                 lanes=LANES_PER_CLAIM,
                 per_lane=room,
                 batch=room,
@@ -88,7 +88,7 @@ class Dispatcher:
             return []
         self._lapse_due = monotonic() + LAPSE_SECONDS
         return await deliveries.lapse(
-            tx, worker=self._worker, lease_seconds=self._limits.lease_seconds, lanes=LANES_PER_CLAIM
+            tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_CLAIM
         )
 
     async def _start(self, taken: Sequence[Claimed], clock: Clock) -> None:
@@ -96,10 +96,10 @@ class Dispatcher:
             outbound = await self._loader.load(taken)
         except Unavailable:
             for claimed in taken:
-                self._settler.put(self._attempts.given_back(claimed, clock))
+                self.settler.put(self._attempts.given_back(claimed, clock))
             raise
         for item in outbound:
-            flight = asyncio.create_task(self._attempts.make(item, clock, self._settler.put))
+            flight = asyncio.create_task(self._attempts.make(item, clock, self.settler.put))
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
 
@@ -112,14 +112,14 @@ class Dispatcher:
     async def drain(self) -> None:
         """Let what is in flight finish within `drain_seconds`, give the rest back, and settle all of it."""
         if self._flights:
-            _, late = await asyncio.wait(self._flights, timeout=self._limits.drain_seconds)
+            _, late = await asyncio.wait(self._flights, timeout=self.limits.drain_seconds)
             for flight in late:
                 flight.cancel()
             if late:
                 await asyncio.wait(late)
         try:
             async with asyncio.timeout(FINAL_FLUSH_SECONDS):
-                await self._settler.flush()
+                await self.settler.flush()
         except TimeoutError:
             # The leases run out, and the deliveries go on with in_doubt attempts as evidence.
-            log.error("attempts.unsettled", attempts=self._settler.backlog)  # noqa: TRY400 - the trace says nothing
+            log.error("attempts.unsettled", attempts=self.settler.backlog)  # noqa: TRY400 - the trace says nothing

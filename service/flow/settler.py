@@ -43,7 +43,7 @@ class Settler:
         return len(self._waiting)
 
     async def run(self) -> None:
-        """Write batches as attempts end, until cancelled. While one is written the next gathers, so load makes batches."""
+        """Write batches as attempts end, until cancelled; while one is written, the next gathers."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -59,7 +59,9 @@ class Settler:
                 self._waiting.extendleft(reversed(batch))
                 log.warning("settle.waiting", attempts=len(self._waiting))
                 await asyncio.sleep(RETRY_SECONDS)
-            except BaseException:  # cancelled: whoever flushes next writes it, perhaps a second time, which adds nothing
+            except (
+                BaseException
+            ):  # cancelled: whoever flushes next writes it, perhaps a second time, which adds nothing
                 self._waiting.extendleft(reversed(batch))
                 raise
             else:

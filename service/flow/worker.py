@@ -10,9 +10,8 @@ import structlog
 from service.domain.errors import Unavailable
 from service.flow import upkeep
 from service.flow.discovery import Discovery
-from service.flow.dispatch import POLL_SECONDS, Dispatcher, Limits
+from service.flow.dispatch import POLL_SECONDS, Dispatcher
 from service.flow.doorbell import Bell, Doorbell
-from service.flow.settler import Settler
 from service.store.database import Database, is_contended
 
 log = structlog.get_logger()
@@ -28,23 +27,13 @@ TIDY_SECONDS = 10.0
 class Worker:
     """One process's share of the work; any number of workers may run on one database."""
 
-    def __init__(  # noqa: PLR0913 - the parts it is wired from
-        self,
-        db: Database,
-        doorbell: Doorbell,
-        discovery: Discovery,
-        dispatcher: Dispatcher,
-        settler: Settler,
-        limits: Limits,
-    ) -> None:
-        """`limits` are the dispatcher's."""
+    def __init__(self, db: Database, doorbell: Doorbell, discovery: Discovery, dispatcher: Dispatcher) -> None:
+        """Wire the parts of one worker; each of them is its own."""
         self._db = db
         self._doorbell = doorbell
         self._discovery = discovery
         self._dispatcher = dispatcher
-        self._settler = settler
-        self._batch = limits.claim_batch
-        self._quarter = max(limits.concurrency // 4, 1)
+        self._quarter = max(dispatcher.limits.concurrency // 4, 1)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then claim nothing more, let what is in flight finish, and give back the rest."""
@@ -52,7 +41,7 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(self._doorbell.listen()),
-                group.create_task(self._settler.run()),
+                group.create_task(self._dispatcher.settler.run()),
                 group.create_task(self._repeat(self._discovery.once, POLL_SECONDS)),
                 group.create_task(self._repeat(published, POLL_SECONDS)),
                 group.create_task(self._repeat(partial(upkeep.note_settled, self._db), TIDY_SECONDS)),
@@ -73,7 +62,7 @@ class Worker:
 
     async def _dispatch(self, stop: asyncio.Event) -> None:
         async with self._doorbell.bell() as bell:
-            self._settler.flushed = bell.ring
+            self._dispatcher.settler.flushed = bell.ring
             ringer = asyncio.create_task(_ring_when_set(stop, bell))
             while not stop.is_set():
                 await self._turn(bell)
@@ -82,7 +71,7 @@ class Worker:
     async def _turn(self, bell: Bell) -> None:
         if self._dispatcher.room < self._quarter:
             await bell.wait(GATHER_SECONDS)
-        room = min(self._dispatcher.room, self._batch)
+        room = min(self._dispatcher.room, self._dispatcher.limits.claim_batch)
         if room <= 0:
             await bell.wait(POLL_SECONDS)
             return

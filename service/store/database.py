@@ -9,7 +9,6 @@ from typing import NoReturn
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.domain.errors import Unavailable
@@ -66,14 +65,27 @@ class Database:
             Unavailable: the database cannot be reached, is going down, or is read-only.
 
         """
+        async with self._connected() as conn:
+            try:
+                async with conn.begin():
+                    now = (await conn.execute(text("SELECT now()"))).scalar_one()
+                    yield Tx(conn, now)
+            except (DBAPIError, OSError, TimeoutError) as error:
+                if is_lost(error):
+                    raise Unavailable from error
+                raise
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[AsyncConnection]:
+        """A connection from the pool; whatever keeps it from being had, the database cannot be reached."""
         try:
-            async with self.engine.begin() as conn:
-                now = (await conn.execute(text("SELECT now()"))).scalar_one()
-                yield Tx(conn, now)
-        except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
-            if is_lost(error):
-                raise Unavailable from error
-            raise
+            conn = await self.engine.connect()
+        except (SQLAlchemyError, OSError, TimeoutError) as error:
+            raise Unavailable from error
+        try:
+            yield conn
+        finally:
+            await asyncio.shield(conn.close())
 
     async def notify(self) -> None:
         """Ring the doorbell of every process on this database; one per flush, outside the work's transaction.
@@ -96,16 +108,16 @@ class Database:
         def notified(*_: object) -> None:
             heard()
 
-        try:
-            async with self.engine.connect() as conn:
+        async with self._connected() as conn:
+            try:
                 await conn.execution_options(isolation_level="AUTOCOMMIT")
                 driver = (await conn.get_raw_connection()).driver_connection
                 await driver.add_listener(CHANNEL, notified)  # type: ignore[union-attr]
                 while True:
                     await asyncio.sleep(keepalive_seconds)
                     await conn.execute(text("SELECT 1"))
-        except (SQLAlchemyError, OSError, TimeoutError) as error:
-            raise Unavailable from error
+            except (SQLAlchemyError, OSError, TimeoutError) as error:
+                raise Unavailable from error
 
     async def close(self) -> None:
         """Close every pooled connection."""
@@ -124,7 +136,7 @@ def sqlstate(error: BaseException) -> str:
 
 def is_lost(error: BaseException) -> bool:
     """Whether the error means that the database is away rather than that the statement was wrong."""
-    if isinstance(error, OSError | TimeoutError | PoolTimeoutError):
+    if isinstance(error, OSError | TimeoutError):
         return True
     if isinstance(error, InterfaceError):
         # The driver says so of a closed connection, but also of a value that it cannot encode: that is our fault.

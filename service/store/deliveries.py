@@ -5,7 +5,6 @@ round but never wait (`SKIP LOCKED`), so they cannot be part of a circle. Everyo
 due calls `lanes.wake` afterwards in the same transaction.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ARRAY, Integer, Row, bindparam, text
@@ -59,8 +58,8 @@ _CLAIM = text("""
        SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
            lease_seq = d.lease_seq + 1
       FROM picked p JOIN tocsin.subscribers s ON s.row = p.subscriber WHERE d.row = p.row
-    RETURNING d.row, d.event_id, d.subscriber, s.revision, d.run_id, d.generation, d.attempt_count, d.generation_attempts,
-              d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left
+    RETURNING d.row, d.event_id, d.subscriber, s.revision, d.run_id, d.generation, d.attempt_count,
+              d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left
 """).bindparams(bindparam("lanes", type_=ARRAY(Integer)))
 
 
@@ -115,8 +114,8 @@ _LAPSE = text("""
            lease_seq = d.lease_seq + 1
       FROM held h JOIN tocsin.subscribers s ON s.row = h.subscriber
      WHERE d.row = h.row AND h.lease_expires_at < now()
-    RETURNING d.row, d.event_id, d.subscriber, s.revision, d.run_id, d.generation, d.attempt_count, d.generation_attempts,
-              d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+    RETURNING d.row, d.event_id, d.subscriber, s.revision, d.run_id, d.generation, d.attempt_count,
+              d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
               h.lease_owner AS dead_owner, h.leased_at AS dead_since, h.lease_seq AS dead_seq
 """).bindparams(bindparam("lanes", type_=ARRAY(Integer)))
 

@@ -138,7 +138,9 @@ async def adopt(tx: Tx, run_id: RunId, cutoff: datetime, limit: int) -> list[Ado
     return [Adopted(EventId(row.id), *row[1:]) for row in rows]
 
 
-_BODIES = text("SELECT id, body FROM tocsin.events WHERE id = ANY(:ids)").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
+_BODIES = text("SELECT id, body FROM tocsin.events WHERE id = ANY(:ids)").bindparams(
+    bindparam("ids", type_=ARRAY(Uuid))
+)
 
 
 async def bodies(tx: Tx, ids: Sequence[EventId]) -> dict[EventId, bytes]:

@@ -111,9 +111,7 @@ events = Table(
     Column("fanned_out_at", Instant),
     Column("fan_out_after", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("tenant_id", "type", "subject", "version"),
-    Index(
-        "ix_events_unfanned", "run_id", "id", postgresql_where=text("fanned_out_at IS NULL AND run_id IS NOT NULL")
-    ),
+    Index("ix_events_unfanned", "run_id", "id", postgresql_where=text("fanned_out_at IS NULL AND run_id IS NOT NULL")),
     Index(
         "ix_events_direct",
         "id",

@@ -55,9 +55,12 @@ class Once:
     async def do(self, work: Work) -> Kept:
         """Do the work and keep its answer, refusals included; or give the answer that is kept.
 
+        A request whose fields cannot be accepted takes no key: it may be mended and sent again under the same.
+
         Raises:
             IdempotencyInFlight: the first request with this key has not been answered yet.
             IdempotencyMismatch: the key was used with another request.
+            Invalid: the request has fields that cannot be accepted.
             Unavailable: the database is away; the key is free again.
 
         """
@@ -76,11 +79,11 @@ class Once:
     async def _fresh(self, work: Work, began_at: datetime) -> Answer:
         try:
             answer = await work()
-        except Refused as refusal:
-            answer = Answer.refusal(refusal)
-        except BaseException:
-            await asyncio.shield(self._forget(began_at))
-            raise
+        except BaseException as error:
+            if not isinstance(error, Refused) or isinstance(error, Invalid):
+                await asyncio.shield(self._forget(began_at))
+                raise
+            answer = Answer.refusal(error)
         await asyncio.shield(self._finish(began_at, answer))
         return answer
 
@@ -96,7 +99,7 @@ class Once:
             log.warning("idempotency.answer_lost", actor=self.actor)
 
     async def _forget(self, began_at: datetime) -> None:
-        """Free the key after a fault of our own; where that fails too, it frees itself after a minute."""
+        """Free the key, because nothing was done; where that fails too, it frees itself after a minute."""
         try:
             async with self.db.begin() as tx:
                 await idempotency.forget(tx, actor=self.actor, key=self.key, began_at=began_at)

@@ -84,6 +84,11 @@ async def test_a_key_is_made_shown_once_used_and_revoked(live: Live) -> None:
     assert key not in listed.out
     assert (await tocsin(live, "keys", "revoke", "reader")).code == 0
     assert (await tocsin(live, "keys", "revoke", "reader")).code == 1
+
+
+async def test_a_revoked_key_is_refused_and_the_way_to_another_is_named(live: Live) -> None:
+    key = (await tocsin(live, "keys", "create", "gone")).out.strip()
+    assert (await tocsin(live, "keys", "revoke", "gone")).code == 0
     refused = await tocsin(live, "runs", TOCSIN_API_KEY=key)
     assert refused.code == 1
     assert "tocsin keys create" in refused.err

@@ -1,7 +1,8 @@
 """What the tests of the guard and of sending share: name servers that say what a test wants, and ready requests."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any, Self
@@ -84,3 +85,26 @@ def request(url: str, **changes: Any) -> Request:
         "timeout_seconds": 10.0,
     }
     return Request(**(values | changes))
+
+
+@asynccontextmanager
+async def raw(*pieces: bytes, then_hang: bool = False) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A receiver that reads a request's head and sends these bytes; gives its URL, and what it saw at the end."""
+    ends: list[bytes] = []
+
+    async def treat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.writelines(pieces)
+            await writer.drain()
+            if then_hang:
+                await reader.readexactly(len(BODY))
+                ends.append(await reader.read())
+        except OSError:
+            ends.append(b"")
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(treat, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", ends

@@ -97,11 +97,13 @@ async def test_a_worker_killed_before_the_request_leaves_an_in_doubt_attempt_and
     async with Receiver() as receiver:
         await scene.subscriber("one", receiver.url)
         await scene.event()
-        async with Process(database_url, key, tmp_path).running() as worker:
-            async with locked(scene, "LOCK TABLE tocsin.subscriber_secrets IN ACCESS EXCLUSIVE MODE"):
-                await eventually(lambda: _leased(scene), seconds=40)
-                await eventually(lambda: _someone_waits(scene))
-                await worker.kill()
+        async with (
+            Process(database_url, key, tmp_path).running() as worker,
+            locked(scene, "LOCK TABLE tocsin.subscriber_secrets IN ACCESS EXCLUSIVE MODE"),
+        ):
+            await eventually(lambda: _leased(scene), seconds=40)
+            await eventually(lambda: _someone_waits(scene))
+            await worker.kill()
         assert not receiver.requests
         await _finish(scene)
         assert len(receiver.requests) == 1

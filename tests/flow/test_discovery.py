@@ -52,7 +52,7 @@ async def test_the_body_of_an_event_is_the_data_as_the_statement_wrote_it(databa
     ("statement", "reason"),
     [
         (
-            "SELECT id AS subject, version, '{}'::jsonb AS data FROM shipments WHERE expires_at <= :cutoff LIMIT :limit",
+            "SELECT id AS subject, version, '1'::jsonb AS data FROM shipments WHERE expires_at <= :cutoff LIMIT :limit",
             "makes no progress",
         ),
         (SHIPMENTS.replace("id AS subject, ", ""), "lacks subject"),
@@ -102,7 +102,10 @@ async def test_a_change_that_does_not_raise_its_version_fails_rather_than_being_
 
 
 async def test_a_failed_run_goes_on_from_where_it_stopped_when_retried(database: Database) -> None:
-    scene, broken = Scene(database), shipments_job(statement=SHIPMENTS.replace("version, jsonb", "NULL AS version, jsonb"))
+    scene, broken = (
+        Scene(database),
+        shipments_job(statement=SHIPMENTS.replace("version, jsonb", "NULL AS version, jsonb")),
+    )
     await scene.shipments(7)
     run = await scene.tick(broken)
     await scene.discovery(broken).once()

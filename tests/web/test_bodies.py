@@ -20,6 +20,10 @@ PAUSE = f"POST /v1/jobs/{JOB}/pause HTTP/1.1\r\nHost: tocsin\r\nAuthorization: B
 Address = tuple[str, int]
 
 
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
 @asynccontextmanager
 async def connected(address: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(*address)
@@ -53,10 +57,6 @@ async def said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parts
         sending.cancel()
 
 
-def chunk(data: bytes) -> bytes:
-    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
-
-
 @pytest.mark.parametrize(
     ("head", "limit"),
     [(TICKS, bodies.TICK_BYTES), (EVENTS, bodies.EVENT_BYTES), (PAUSE, bodies.OTHER_BYTES)],
@@ -78,12 +78,16 @@ async def test_one_byte_too_many_is_refused_and_disconnected(api: Api, address: 
     assert not any((await api.rows()).values())
 
 
-@pytest.mark.parametrize("size", [MEGABYTE, 1], ids=["large chunks", "chunks of one byte"])
-async def test_a_body_without_end_is_cut_off_while_it_streams(address: Address, size: int) -> None:
+@pytest.mark.parametrize(
+    "piece",
+    [chunk(b" " * MEGABYTE), chunk(b" ") * 4096],
+    ids=["large chunks", "chunks of one byte"],
+)
+async def test_a_body_without_end_is_cut_off_while_it_streams(address: Address, piece: bytes) -> None:
     def endless() -> Iterable[bytes]:
         yield f"{TICKS}Transfer-Encoding: chunked\r\n\r\n".encode()
         while True:
-            yield chunk(b" " * size)
+            yield piece
 
     tracemalloc.start()
     try:

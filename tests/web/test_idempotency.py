@@ -68,10 +68,12 @@ async def test_a_refusal_is_an_answer_that_is_kept_too(api: Api) -> None:
     assert second.headers["idempotency-replayed"] == "true"
 
 
-async def test_what_cannot_be_read_takes_no_key(api: Api) -> None:
+async def test_what_cannot_be_accepted_takes_no_key(api: Api) -> None:
     headers = {"idempotency-key": "k1"}
     problem(await api.client.post("/v1/events", content=b"{", headers=headers), 400, "not-json")
-    assert pointers(await api.client.post("/v1/events", json=EVENT | {"version": "1"}, headers=headers)) == ["/version"]
+    for faulty in ("1", -1):
+        answer = await api.client.post("/v1/events", json=EVENT | {"version": faulty}, headers=headers)
+        assert pointers(answer) == ["/version"]
     assert (await api.client.post("/v1/events", json=EVENT, headers=headers)).status_code == 201
 
 
