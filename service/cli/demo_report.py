@@ -12,11 +12,10 @@ from urllib.parse import quote
 from service.cli.api import Api
 from service.cli.demo_cast import CAST, Kind, Seen, kind_of
 from service.cli.demo_stage import HEADER_FILE, JOB
-from service.cli.output import console, plain, table
+from service.cli.output import console, table
 from service.settings import Settings
 
 _EVERYTHING = 100_000
-_ENDS = ("delivered", "rejected", "exhausted", "ambiguous")
 
 Delivery = Mapping[str, Any]
 
@@ -49,19 +48,11 @@ async def _line(api: Api, kind: Kind, deliveries: Sequence[Delivery]) -> Line:
 
 def show(lines: Sequence[Line], seen: Seen) -> None:
     """Print the table, and what the receivers saw."""
-    columns = ("", "RECEIVERS THAT", *(end.upper() for end in _ENDS), "ATTEMPTS", "HOW ONE OF THEM WENT")
     rows = [
-        (
-            line.kind.count,
-            line.kind.words,
-            *(f"{line.ends[end]:,}" if line.ends.get(end) else "" for end in _ENDS),
-            f"{line.attempts:,}",
-            _story(line.sample),
-        )
-        for line in lines
+        (line.kind.count, line.kind.words, _ends(line), f"{line.attempts:,}", _story(line.sample)) for line in lines
     ]
     out = console()
-    out.print(table(columns, rows))
+    out.print(table(("", "RECEIVERS THAT", "DELIVERIES", "ATTEMPTS", "HOW ONE OF THEM WENT"), rows))
     verified = "every signature was right" if not seen.faults else f"{seen.faults:,} SIGNATURES WERE WRONG"
     out.print(
         f"\nThe receivers saw {seen.requests:,} requests; {verified}; {seen.duplicates:,} repeated a key that had been "
@@ -69,11 +60,15 @@ def show(lines: Sequence[Line], seen: Seen) -> None:
     )
 
 
+def _ends(line: Line) -> str:
+    """`200 exhausted (attempts)`: how many ended how, and the reason that the sample has."""
+    ends = ", ".join(f"{count:,} {state}" for state, count in line.ends.items())
+    return f"{ends} ({line.sample['reason']})" if line.sample["reason"] else ends
+
+
 def _story(delivery: Delivery) -> str:
-    """The attempts of one delivery and its end: `429 throttled, 200 delivered`."""
-    steps = [f"{attempt['status'] or ''} {attempt['outcome']}".strip() for attempt in delivery["attempts"]]
-    reason = f" → {delivery['state']}: {delivery['reason']}" if delivery["reason"] else ""
-    return plain(", ".join(steps) + reason)
+    """The attempts of one delivery: `429 throttled, 200 delivered`."""
+    return ", ".join(f"{attempt['status'] or ''} {attempt['outcome']}".strip() for attempt in delivery["attempts"])
 
 
 def how_to_go_on(settings: Settings, url: str, run_id: str, lines: Sequence[Line]) -> Iterator[str]:

@@ -19,7 +19,8 @@ _LINE_SECONDS = 3.0
 _PATIENCE_POLLS = 60
 """Failed polls in a row before following gives up: half a minute of an API that is away."""
 
-TERMINAL = ("delivered", "rejected", "exhausted", "ambiguous", "cancelled")
+DEAD_LETTERS = ("rejected", "exhausted", "ambiguous")
+TERMINAL = ("delivered", *DEAD_LETTERS, "cancelled")
 
 Run = Mapping[str, Any]
 
@@ -85,20 +86,23 @@ def _display() -> Iterator[Callable[[Run], None]]:
 def _bar() -> Iterator[Callable[[Run], None]]:
     columns = (
         TextColumn("{task.fields[state]:<9}"),
-        BarColumn(bar_width=32),
-        TextColumn("{task.completed:,.0f}/{task.fields[of]:,} finished"),
-        TextColumn("{task.fields[counts]}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f} of {task.fields[of]:,} finished{task.fields[dead]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console(stderr=True)) as progress:
-        task = progress.add_task("", total=None, state="claimed", of=0, counts="")
+        task = progress.add_task("", total=None, state="claimed", of=0, dead="")
 
         def show(run: Run) -> None:
-            counts = run["deliveries"]
-            words = " ".join(f"{state} {counts[state]:,}" for state in TERMINAL if counts[state])
-            state = "settled" if run["settled"] else plain(run["state"])
-            total = int(counts["total"])
-            progress.update(task, total=total or None, completed=finished(run), state=state, of=total, counts=words)
+            of, dead = int(run["deliveries"]["total"]), sum(int(run["deliveries"][state]) for state in DEAD_LETTERS)
+            progress.update(
+                task,
+                total=of or None,
+                completed=finished(run),
+                state="settled" if run["settled"] else plain(run["state"]),
+                of=of,
+                dead=f", {dead:,} dead letters" if dead else "",
+            )
 
         yield show
 

@@ -26,14 +26,14 @@ async def test_the_demo_settles_tells_why_and_runs_again(tmp_path: Path) -> None
     assert re.search(r"^settled: 200 events, 5,000 deliveries", told, re.MULTILINE)
     assert "every signature was right" in told
     for kind, ends in {
-        r"14\s+answers 200": r"2,800",
-        r"3\s+throttles": r"600",
-        r"3\s+fails twice": r"600",
-        r"1\s+applies, hangs up": r"200",
-        r"1\s+takes the request and never answers": r"200\s+400\s+timeout, timeout",
-        r"1\s+never answers, and cannot deduplicate": r"200\s+200\s+timeout",
-        r"1\s+says no": r"200\s+200\s+422 rejected",
-        r"1\s+nobody listens": r"200\s+600\s+unreachable, unreachable, unreachable",
+        r"14\s+answers 200": r"2,800 delivered\s+2,800\s+200 delivered",
+        r"3\s+throttles": r"600 delivered\s+1,200\s+429 throttled, 200 delivered",
+        r"3\s+fails twice": r"600 delivered\s+1,800\s+500 server_error, 500 server_error, 200 delivered",
+        r"1\s+applies, hangs up": r"200 delivered\s+400\s+disconnected, 200 delivered",
+        r"1\s+takes the request and never answers": r"200 exhausted \(attempts\)\s+400\s+timeout, timeout",
+        r"1\s+never answers, and cannot deduplicate": r"200 ambiguous \(timeout-may-have\S+\s+200\s+timeout",
+        r"1\s+says no": r"200 rejected \(rejected-by-receiver\)\s+200\s+422 rejected",
+        r"1\s+nobody listens": r"200 exhausted \(attempts\)\s+600\s+unreachable, unreachable, unreachable",
     }.items():
         assert re.search(rf"{kind}.*{ends}", told), kind
 
