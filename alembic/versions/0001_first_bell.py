@@ -96,9 +96,9 @@ STATEMENTS = (
     ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01)
     """,
     """
-    CREATE INDEX ix_deliveries_dead
+    CREATE INDEX ix_deliveries_undelivered
         ON tocsin.deliveries (state, row)
-        WHERE state IN ('exhausted', 'rejected', 'ambiguous')
+        WHERE state IN ('exhausted', 'rejected', 'ambiguous', 'cancelled')
     """,
     """
     CREATE INDEX ix_deliveries_due

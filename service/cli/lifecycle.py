@@ -13,7 +13,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from service.domain.errors import ConfigurationError, TocsinError
+from service.domain.errors import ConfigurationError, TocsinError, Unavailable
 from service.runtime import Runtime, open_runtime
 from service.settings import Settings
 from service.web.app import create_app
@@ -185,4 +185,10 @@ async def _with_signals(main: Main) -> None:
     loop = asyncio.get_running_loop()
     for number in (SIGINT, SIGTERM):
         loop.add_signal_handler(number, on_signal)
-    await main(stop)
+    try:
+        await main(stop)
+    except (ConfigurationError, Unavailable) as refusal:
+        # A terminal's Ctrl-C also reaches initdb, which then fails: the end that was asked for, and no fault.
+        if not stop.is_set():
+            raise
+        log.info("process.stopped", before="it was up", because=refusal.detail)

@@ -14,6 +14,7 @@
     │   └── Invalid              422 (carries `Problem` pointers)
     │       ├── CutoffOutOfRange · IdempotencyMismatch
     ├── Unavailable              503: the database is away
+    │   └── Contended            the same to a caller: the transaction lost against another one
     ├── ConfigurationError       start-up refuses; the message names the setting and the mend
     └── DiscoveryFailed          a run fails, with the reason an operator can act on
 
@@ -105,6 +106,10 @@ class IdempotencyMismatch(Invalid):
 
 class Unavailable(TocsinError):
     """The database cannot be reached; ask again shortly."""
+
+
+class Contended(Unavailable):
+    """The request lost a race against another one; ask again."""
 
 
 class ConfigurationError(TocsinError):

@@ -8,14 +8,14 @@ from uuid import UUID
 import structlog
 from uuid_utils.compat import uuid7
 
-from service.domain.errors import DiscoveryFailed, Unavailable
+from service.domain.errors import Contended, DiscoveryFailed, Unavailable
 from service.domain.eventbody import compose
 from service.domain.job import JobConfig
 from service.domain.model import EventId, Found, LeasedRun
 from service.flow.doorbell import Doorbell
 from service.sources import Source
 from service.store import deliveries, events, runs
-from service.store.database import Database, Tx, is_contended
+from service.store.database import Database, Tx
 
 log = structlog.get_logger()
 
@@ -55,12 +55,11 @@ class Discovery:
             log.warning("run.lease_lost", run=str(run.id), job=run.job)
         except DiscoveryFailed as error:
             await self._fail(run, error.detail)
+        except Contended:
+            await self._give_back(run, CONTENTION_PAUSE_SECONDS)
         except Unavailable:
             raise  # the lease ends by itself; whoever reaches the database first goes on
         except Exception as error:
-            if is_contended(error):
-                await self._give_back(run, CONTENTION_PAUSE_SECONDS)
-                return
             log.exception("run.broken", run=str(run.id), job=run.job)
             await self._fail(run, f"the source failed with {type(error).__name__}; the worker's log has the details")
         except BaseException:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from service.domain.errors import Unavailable
+from service.domain.errors import Contended, Unavailable
 from service.domain.model import DeliveryRow, DeliveryState, SubscriberRow
 from service.store import audit, lanes, runs, settlements
-from service.store.database import Database, Tx, is_contended
+from service.store.database import Database, Tx
 from service.store.settlements import Settled
 
 log = structlog.get_logger()
@@ -83,12 +83,12 @@ class Settler:
     async def _write(self, batch: Sequence[Settled]) -> None:
         try:
             await self._settle(batch)
+        except Contended:
+            await self._write(batch)
         except Unavailable:
             raise
-        except Exception as error:
-            if is_contended(error):
-                await self._write(batch)
-            elif len(batch) > 1:
+        except Exception:
+            if len(batch) > 1:
                 for item in batch:  # one result that the database refuses must not hold up the others
                     await self._write([item])
             else:

@@ -12,7 +12,7 @@ from service.flow import upkeep
 from service.flow.discovery import Discovery
 from service.flow.dispatch import POLL_SECONDS, Dispatcher
 from service.flow.doorbell import Bell, Doorbell
-from service.store.database import Database, is_contended
+from service.store.database import Database
 
 log = structlog.get_logger()
 
@@ -86,10 +86,7 @@ async def _reachable(call: Callable[[], Awaitable[T]], default: T) -> T:
         return await call()
     except Unavailable:
         log.warning("database.away")
-    except Exception as error:
-        if not is_contended(error):
-            raise
-    return default
+        return default
 
 
 async def _ring_when_set(stop: asyncio.Event, bell: Bell) -> None:

@@ -44,6 +44,8 @@ class SqlSource:
             rows = result.mappings().all() if result.returns_rows else None
             await tx.conn.execute(text("SET LOCAL statement_timeout = DEFAULT"))
         except SQLAlchemyError as error:
+            if is_lost(error) or is_contended(error):
+                raise  # the run goes on later, nothing is wrong with the job
             raise self._explained(error) from error
         if rows is None:
             message = "the statement returns no rows: end it with RETURNING subject, version, data"
@@ -53,9 +55,7 @@ class SqlSource:
             raise DiscoveryFailed(message)
         return [self._found(dict(row)) for row in rows]
 
-    def _explained(self, error: SQLAlchemyError) -> Exception:
-        if is_lost(error) or is_contended(error):
-            return error
+    def _explained(self, error: SQLAlchemyError) -> DiscoveryFailed:
         state = sqlstate(error)
         if state == _QUERY_CANCELED:
             seconds = self._job.statement_timeout_seconds

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from service.domain.errors import Unavailable
+from service.domain.errors import Contended, Unavailable
 
 _LOST = ("08", "57P01", "57P02", "57P03", "53300", "25006", "58")
 """SQLSTATE prefixes that say "not now": connection lost, shutting down, too many connections, read-only replica."""
@@ -63,6 +63,7 @@ class Database:
 
         Raises:
             Unavailable: the database cannot be reached, is going down, or is read-only.
+            Contended: the transaction lost a deadlock or a serialization race; nothing of it was written.
 
         """
         async with self._connected() as conn:
@@ -71,6 +72,8 @@ class Database:
                     now = (await conn.execute(text("SELECT now()"))).scalar_one()
                     yield Tx(conn, now)
             except (DBAPIError, OSError, TimeoutError) as error:
+                if is_contended(error):
+                    raise Contended from error
                 if is_lost(error):
                     raise Unavailable from error
                 raise

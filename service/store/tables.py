@@ -207,10 +207,10 @@ deliveries = Table(
     Index(None, "run_id", "row", postgresql_where=text("run_id IS NOT NULL")),
     Index(None, "subscriber", "row"),
     Index(
-        "ix_deliveries_dead",
+        "ix_deliveries_undelivered",
         "state",
         "row",
-        postgresql_where=text("state IN ('exhausted', 'rejected', 'ambiguous')"),
+        postgresql_where=text("state IN ('exhausted', 'rejected', 'ambiguous', 'cancelled')"),
     ),
     postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.01"},
 )

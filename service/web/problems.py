@@ -167,6 +167,13 @@ TABLE: Mapping[type[TocsinError], Kind] = MappingProxyType(
             "nothing is lost, and nothing happens twice.",
             MappingProxyType({"retry-after": "2"}),
         ),
+        errors.Contended: Kind(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "contended",
+            "Two requests were in each other's way",
+            "Nothing was written. Send the same request again after the time in Retry-After.",
+            MappingProxyType({"retry-after": "1"}),
+        ),
         Internal: Kind(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             "internal",

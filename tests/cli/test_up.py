@@ -47,6 +47,23 @@ async def test_up_with_its_own_database_starts_stops_on_a_signal_and_starts_agai
         assert not (tmp_path / "data/postgres/postmaster.pid").exists()
 
 
+async def test_ctrl_c_while_the_database_is_being_made_is_a_clean_stop_and_the_next_start_works(tmp_path: Path) -> None:
+    async with started("up", env=settings(tmp_path), cwd=tmp_path) as process:
+        await eventually((tmp_path / "data/postgres.new").exists)
+        process.signal(signal.SIGINT, group=True)
+        assert await process.ended() == 0
+        assert not _group_lives(process)
+    async with started("worker", env=settings(tmp_path), cwd=tmp_path) as refused:
+        assert await refused.ended() == 1
+        assert "tocsin migrate" in refused.err[-1]
+    async with started("migrate", env=settings(tmp_path), cwd=tmp_path) as migrating:
+        assert await migrating.ended() == 0
+    async with started("worker", env=settings(tmp_path), cwd=tmp_path) as working:
+        await working.said("worker.started")
+        working.signal(signal.SIGTERM)
+        assert await working.ended() == 0
+
+
 async def publish(client: httpx.AsyncClient, receiver: Receiver) -> None:
     """One event on its way to the receiver, which holds its answer back."""
     body = {"url": f"{receiver.url}/hooks", "eventTypes": ["*"], "timeoutSeconds": 30}
