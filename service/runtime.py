@@ -49,7 +49,11 @@ class Runtime:
             claim_batch=self.settings.claim_batch,
             drain_seconds=self.settings.drain_seconds,
         )
-        loader, attempts, settler = Loader(self.db, self.vault), Attempts(self.egress, name), Settler(self.db)
+        loader, attempts, settler = (
+            Loader(self.db, self.vault),
+            Attempts(self.egress, name, shadow=self.settings.shadow),
+            Settler(self.db),
+        )
         dispatcher = Dispatcher(self.db, loader, attempts, settler, worker=name, limits=limits)
         discovery = Discovery(self.db, self.doorbell, self.jobs, self.sources, name, limits.lease_seconds)
         return Worker(self.db, self.doorbell, discovery, dispatcher)

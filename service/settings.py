@@ -179,6 +179,10 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(
         25, ge=0, le=3600, description="How long a stopping worker waits for what is in flight; the rest is given back."
     )
+    shadow: bool = Field(
+        default=False,
+        description="`true` makes the whole service a shadow: it claims, signs and records, but sends nothing.",
+    )
     log_format: Literal["console", "json"] = Field("console", description="`console` or `json`, on stderr.")
 
     def __init__(self, **values: Any) -> None:

@@ -25,8 +25,9 @@ from service.flow.settler import Settler
 from service.flow.vetting import Vetting
 from service.flow.worker import Worker
 from service.sources import load
-from service.store import deliveries, events, views
+from service.store import events, views
 from service.store.database import Database
+from service.store.fan_out import fan_out
 from service.store.vault import Vault, new_key
 from service.store.views import RunView
 
@@ -134,7 +135,7 @@ class Scene:
         async with self.db.begin() as tx:
             event = compose(found, EventId(UUID(bytes=uuid7().bytes)), tx.now)
             await events.add(tx, [event])
-            while (await deliveries.fan_out(tx, None)).events:
+            while (await fan_out(tx, None)).events:
                 pass
         return event.id
 

@@ -10,6 +10,7 @@ from service.flow.egress import Egress
 from service.flow.vetting import Vetting
 from service.store import audit, deliveries, subscribers
 from service.store.audit import AuditLine
+from service.store.deliveries import Appetite
 from service.store.views import Page
 from tests.scenes import Scene
 from tests.wanting import wanted
@@ -58,7 +59,7 @@ async def send_test(scene: Scene) -> Sent:
 
 async def claim(scene: Scene) -> int:
     async with scene.db.begin() as tx:
-        return len(await deliveries.claim(tx, worker="w", lease_seconds=60, lanes=10, per_lane=10, batch=10))
+        return len(await deliveries.claim(tx, Appetite(batch=10, share=10), worker="w", lease_seconds=60))
 
 
 async def signs_with(scene: Scene, row: SubscriberRow) -> tuple[bytes, ...]:

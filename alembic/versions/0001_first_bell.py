@@ -82,6 +82,8 @@ STATEMENTS = (
         generation integer DEFAULT 1 NOT NULL,
         attempt_count bigint DEFAULT 0 NOT NULL,
         generation_attempts integer DEFAULT 0 NOT NULL,
+        late boolean GENERATED ALWAYS AS (generation_attempts > 0) STORED,
+        order_key bigint,
         next_attempt_at timestamptz DEFAULT now() NOT NULL,
         deadline_at timestamptz NOT NULL,
         lease_owner text,
@@ -102,7 +104,22 @@ STATEMENTS = (
     """,
     """
     CREATE INDEX ix_deliveries_due
-        ON tocsin.deliveries (subscriber, next_attempt_at, row)
+        ON tocsin.deliveries (subscriber, late, next_attempt_at, row)
+        WHERE finished_at IS NULL
+    """,
+    """
+    CREATE INDEX ix_deliveries_order
+        ON tocsin.deliveries (subscriber, order_key, row)
+        WHERE finished_at IS NULL AND order_key IS NOT NULL
+    """,
+    """
+    CREATE INDEX ix_deliveries_blocking
+        ON tocsin.deliveries (subscriber, order_key)
+        WHERE order_key IS NOT NULL AND state IN ('exhausted', 'rejected', 'ambiguous')
+    """,
+    """
+    CREATE INDEX ix_deliveries_deadline
+        ON tocsin.deliveries (deadline_at)
         WHERE finished_at IS NULL
     """,
     """
@@ -265,8 +282,20 @@ STATEMENTS = (
         subscriber integer NOT NULL,
         state text DEFAULT 'active' NOT NULL,
         state_reason text,
+        origin text DEFAULT '' NOT NULL,
+        ordering text DEFAULT 'none' NOT NULL,
+        on_dead_letter text DEFAULT 'skip' NOT NULL,
         max_concurrency integer NOT NULL,
         leased integer DEFAULT 0 NOT NULL,
+        leased_late integer DEFAULT 0 NOT NULL,
+        rate_per_second double precision,
+        tokens double precision DEFAULT 1 NOT NULL,
+        tokens_at timestamptz DEFAULT now() NOT NULL,
+        failures integer DEFAULT 0 NOT NULL,
+        probes integer DEFAULT 0 NOT NULL,
+        ramp integer,
+        open_until timestamptz DEFAULT '-infinity' NOT NULL,
+        failing_since timestamptz,
         next_due_at timestamptz DEFAULT 'infinity' NOT NULL,
         throttled_until timestamptz DEFAULT '-infinity' NOT NULL,
         lapse_at timestamptz DEFAULT 'infinity' NOT NULL,

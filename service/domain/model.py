@@ -152,7 +152,8 @@ class Answer:
 class Settlement:
     """What becomes of a delivery after an attempt; decided by `retry.settle`, written by `deliveries.settle`.
 
-    `delay` is in seconds from the database's now, for the next attempt of a delivery that stays pending.
+    `delay` is in seconds from the database's now, for the next attempt of a delivery that stays pending; None parks it
+    behind its predecessor until that is terminal.
     `counted` says whether the attempt uses up budget.
     """
 
@@ -227,6 +228,8 @@ class Claimed:
     subscriber: SubscriberRow
     revision: int
     """Of the subscriber's configuration at the claim: tells whether a cached `Destination` is still right."""
+    origin: str
+    """Where it goes: scheme, host and port."""
     run_id: RunId | None
     generation: int
     attempt_count: int
@@ -234,6 +237,8 @@ class Claimed:
     lease_seq: int
     seconds_left: float
     """Until its deadline by the database's clock; at or below zero it is exhausted without being sent."""
+    order_key: int | None = None
+    """Deliveries of one subscriber with the same key are sent in the order of their rows."""
     lapsed: Lapsed | None = None
 
 

@@ -37,6 +37,20 @@ def written_host(url: str) -> str:
     return _PORT.sub("", match["authority"]) if match else ""
 
 
+def origin(url: str) -> str:
+    """Scheme, host and port of a URL without a text fault, each in one spelling: what requests share a destination.
+
+    The port is always written, the host in lower case without a trailing dot.
+    """
+    match = _SHAPE.match(url)
+    authority = match["authority"] if match else ""
+    scheme = "https" if url[:5].lower() == "https" else "http"
+    port = _PORT.search(authority)
+    number = port[0][1:] if port else ""
+    host = written_host(url).lower().removesuffix(".")
+    return f"{scheme}://{host}:{number or ('443' if scheme == 'https' else '80')}"
+
+
 def literal(host: str) -> str | None:
     """The IP address that a parsed host is, without brackets; None of a name."""
     bare = host.removeprefix("[").removesuffix("]")

@@ -55,18 +55,20 @@ class Clock:
 class Attempts:
     """Makes attempts; holds nothing but what all of them share."""
 
-    def __init__(self, egress: Egress, worker: str, draw: Callable[[], float] = random.random) -> None:
-        """`worker` is named in the evidence; `draw` is uniform in [0, 1) and makes the jitter."""
+    def __init__(
+        self, egress: Egress, worker: str, *, shadow: bool = False, draw: Callable[[], float] = random.random
+    ) -> None:
+        """`worker` is named in the evidence; with `shadow` nothing at all is sent; `draw` is uniform in [0, 1)."""
         self._egress = egress
         self._worker = worker
+        self._shadow = shadow
         self._draw = draw
 
-    async def make(self, item: Outbound, clock: Clock, ended: Callable[[Settled], None]) -> None:
-        """See one delivery through its attempt and hand the settlement to `ended`, also when this is cancelled."""
+    async def make(self, item: Outbound, clock: Clock) -> Settled:
+        """See one delivery through its attempt; also when cancelled, what has to be settled is returned."""
         started, before = clock.now(), clock.elapsed()
         if item.claimed.lapsed is None and item.claimed.seconds_left <= before:
-            ended(self._expired(item.claimed, started))
-            return
+            return self._untried(item.claimed, clock, DeliveryState.EXHAUSTED, reason="deadline")
         try:
             answer = await self._answer(item, clock)
         except asyncio.CancelledError:
@@ -74,12 +76,23 @@ class Attempts:
         except Exception as error:
             log.exception("attempt.broken", event_id=str(item.claimed.event_id), subscriber=item.claimed.subscriber)
             answer = Answer(Outcome.INTERNAL, detail=type(error).__name__)
-        ended(self._settled(item, answer, clock, started))
+        return self._settled(item, answer, clock, started)
 
     def given_back(self, claimed: Claimed, clock: Clock) -> Settled:
         """A delivery that was claimed but cannot be loaded now: due again at once, no attempt counted."""
         answer = Answer(Outcome.INTERRUPTED, detail="the database was lost before the request went out")
         return self._settled(Outbound(claimed, None, b""), answer, clock, clock.now())
+
+    def put_back(self, claimed: Claimed, clock: Clock) -> Settled:
+        """A delivery whose predecessor in the chain was not delivered: it waits again, and was not tried.
+
+        Of a dead worker nobody knows how far it came in the chain; that is recorded, and counted against nobody.
+        """
+        if claimed.lapsed is None:
+            return self._untried(claimed, clock, DeliveryState.PENDING)
+        decision = Settlement(DeliveryState.PENDING, counted=False)
+        answer = Answer(Outcome.IN_DOUBT, detail="the lease ran out while it waited for its turn in a chain")
+        return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at)
 
     async def _answer(self, item: Outbound, clock: Clock) -> Answer:
         claimed, to = item.claimed, item.destination
@@ -87,7 +100,7 @@ class Attempts:
             return Answer(Outcome.IN_DOUBT, detail="the lease ran out: the worker died or lost the database")
         if to is None or to.unreadable:
             return Answer(Outcome.INTERNAL, detail="secret-unreadable" if to else "subscriber-unreadable")
-        if to.mode is Mode.SHADOW:
+        if self._shadow or to.mode is Mode.SHADOW:
             return Answer(Outcome.SHADOW)
         if clock.elapsed() + to.timeout_seconds > clock.lease_seconds * (1 - LEASE_MARGIN):
             return Answer(Outcome.INTERRUPTED, detail="too little of the lease was left to start")
@@ -102,9 +115,8 @@ class Attempts:
             return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at)
         return Settled(claimed, decision, answer, self._worker, started)
 
-    def _expired(self, claimed: Claimed, now: datetime) -> Settled:
-        decision = Settlement(DeliveryState.EXHAUSTED, counted=False, reason="deadline")
-        return Settled(claimed, decision, None, self._worker, now)
+    def _untried(self, claimed: Claimed, clock: Clock, state: DeliveryState, reason: str | None = None) -> Settled:
+        return Settled(claimed, Settlement(state, counted=False, reason=reason), None, self._worker, clock.now())
 
 
 def _stopped(to: Destination | None) -> Answer:

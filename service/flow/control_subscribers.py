@@ -17,7 +17,7 @@ from service.domain.model import EventId, Found, SubscriberRow, SubscriberState
 from service.domain.subscriber import DEFAULT_GRACE_SECONDS, GRACE_SECONDS, Wanted
 from service.flow.doorbell import Doorbell
 from service.flow.vetting import Vetting
-from service.store import audit, deliveries, events, lanes, subscribers
+from service.store import audit, chains, endings, events, fan_out, lanes, subscribers
 from service.store.database import Database, Tx
 from service.store.subscribers import SubscriberRecord
 from service.store.vault import Vault
@@ -29,6 +29,7 @@ DELETED = "subscriber-deleted"
 """The reason of a delivery that was cancelled because its subscriber was deleted."""
 
 TEST_TYPE = "tocsin.test"
+ORDERED = "The ordering can be changed only while no delivery of the subscriber is unfinished."
 NO_SUCH = "There is no subscriber with this id."
 _SECRET_BYTES = 32
 
@@ -74,7 +75,7 @@ async def _open(tx: Tx, row: SubscriberRow, wanted: Wanted, *, actor: str, vault
     secret = secret or _new_secret()
     await subscribers.retire_secrets(tx, row, grace_seconds=0)
     await subscribers.add_secret(tx, row, _sealed(vault, secret))
-    await lanes.open_lane(tx, row, wanted.max_concurrency)
+    await lanes.open_lane(tx, row, wanted)
     await lanes.set_state(tx, row, SubscriberState.ACTIVE, None)
     await _note(tx, actor, "created", wanted.id)
     return Shown(await _lock(tx, wanted.id), created=True, secret=secret)
@@ -89,9 +90,12 @@ async def _update(
     changed = [_camel(name) for name in after if after[name] != before[name]]
     if not changed:
         return stored
+    if wanted.ordering is not stored.wanted.ordering and await subscribers.has_unfinished(tx, stored.row):
+        raise Conflict(ORDERED)
     await subscribers.replace(tx, stored.row, wanted)
-    await lanes.open_lane(tx, stored.row, wanted.max_concurrency)
+    await lanes.open_lane(tx, stored.row, wanted)
     await lanes.wake(tx, {stored.row: lanes.Wake()})  # a lane that was full may have room now
+    await chains.promote(tx, await chains.links_of(tx, stored.row))  # a dead letter may block no longer
     await _note(tx, actor, "updated", wanted.id, changed=changed)
     return await _lock(tx, wanted.id)
 
@@ -136,9 +140,9 @@ async def _cancel_all(db: Database, row: SubscriberRow) -> int:
         async with db.begin() as tx:
             if not await subscribers.lock_deleted(tx, row):
                 return total
-            cancelled = await deliveries.cancel_pending(tx, row, DELETED)
+            cancelled = await endings.cancel_pending(tx, row, DELETED)
         total += cancelled
-        if cancelled < deliveries.MAX_ROWS:
+        if cancelled < endings.BATCH:
             return total
 
 
@@ -231,7 +235,7 @@ async def send_test(db: Database, doorbell: Doorbell, slug: str, *, actor: str) 
     async with db.begin() as tx:
         stored = await _lock_live(tx, slug)
         event = await _test_event(tx, stored.wanted)
-        await deliveries.enqueue(tx, event, stored.row)
+        await fan_out.enqueue(tx, event, stored.row)
         sent = Sent(event, delivery_id(event, stored.row))
         await _note(tx, actor, "tested", slug, delivery=sent.delivery)
     await doorbell.ring()

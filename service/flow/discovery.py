@@ -14,8 +14,9 @@ from service.domain.job import JobConfig
 from service.domain.model import EventId, Found, LeasedRun
 from service.flow.doorbell import Doorbell
 from service.sources import Source
-from service.store import deliveries, events, runs
+from service.store import events, runs
 from service.store.database import Database, Tx
+from service.store.fan_out import fan_out
 
 log = structlog.get_logger()
 
@@ -90,7 +91,7 @@ class Discovery:
             async with self.db.begin() as tx:
                 if not await runs.renew(tx, run, seconds=self.lease_seconds):
                     raise LeaseLost
-                chunk = await deliveries.fan_out(tx, run.id)
+                chunk = await fan_out(tx, run.id)
             if not chunk.events:
                 return total
             total += chunk.deliveries

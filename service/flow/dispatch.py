@@ -8,16 +8,17 @@ from time import monotonic
 import structlog
 
 from service.domain.errors import Unavailable
-from service.domain.model import Claimed
+from service.domain.model import Claimed, DeliveryState
 from service.flow.attempt import Attempts, Clock
-from service.flow.outbound import Loader
+from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
+from service.flow.slots import Slots
 from service.store import deliveries, lanes
 from service.store.database import Database, Tx
 
 log = structlog.get_logger()
 
-LANES_PER_CLAIM = 64
+LANES_PER_LAPSE = 64
 POLL_SECONDS = 1.0
 """A worker that was not rung looks again after this."""
 MIN_REST_SECONDS = 0.005
@@ -51,6 +52,8 @@ class Dispatcher:
         self._worker = worker
         self.limits = limits
         self._flights: set[asyncio.Task[None]] = set()
+        self._slots = Slots(limits.concurrency)
+        self._draining = False
         self._lapse_due = 0.0
 
     @property
@@ -73,12 +76,7 @@ class Dispatcher:
             clock = Clock(tx.now, before, self.limits.lease_seconds)
             taken = await self._lapsed(tx)
             taken += await deliveries.claim(
-                tx,
-                worker=self._worker,
-                lease_seconds=self.limits.lease_seconds,
-                lanes=LANES_PER_CLAIM,
-                per_lane=room,
-                batch=room,
+                tx, self._slots.appetite(room), worker=self._worker, lease_seconds=self.limits.lease_seconds
             )
         await self._start(taken, clock)
         return len(taken)
@@ -88,7 +86,7 @@ class Dispatcher:
             return []
         self._lapse_due = monotonic() + LAPSE_SECONDS
         return await deliveries.lapse(
-            tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_CLAIM
+            tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_LAPSE
         )
 
     async def _start(self, taken: Sequence[Claimed], clock: Clock) -> None:
@@ -98,19 +96,34 @@ class Dispatcher:
             for claimed in taken:
                 self.settler.put(self._attempts.given_back(claimed, clock))
             raise
-        for item in outbound:
-            flight = asyncio.create_task(self._attempts.make(item, clock, self.settler.put))
+        for chain in _chains(outbound):
+            flight = asyncio.create_task(self._fly(chain, clock))
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
 
+    async def _fly(self, chain: Sequence[Outbound], clock: Clock) -> None:
+        """Send what waits for one another, one after another; at the first that is not delivered the rest goes back."""
+        going = True
+        for item in chain:
+            if going:
+                landed = self._slots.depart(item.claimed.subscriber, item.claimed.origin)
+                ended = await self._attempts.make(item, clock)
+                landed()
+                going = ended.settlement.state is DeliveryState.DELIVERED and not self._draining
+            else:
+                ended = self._attempts.put_back(item.claimed, clock)
+            self.settler.put(ended)
+
     async def seconds_to_next(self) -> float:
         """How long this worker may rest unless it is rung: until some lane has something due, at most a poll."""
+        appetite = self._slots.appetite(0)
         async with self._db.begin() as tx:
-            seconds = await lanes.seconds_to_next(tx)
+            seconds = await lanes.seconds_to_next(tx, appetite.full, appetite.full_origins)
         return POLL_SECONDS if seconds is None else min(max(seconds, MIN_REST_SECONDS), POLL_SECONDS)
 
     async def drain(self) -> None:
         """Let what is in flight finish within `drain_seconds`, give the rest back, and settle all of it."""
+        self._draining = True
         if self._flights:
             _, late = await asyncio.wait(self._flights, timeout=self.limits.drain_seconds)
             for flight in late:
@@ -123,3 +136,13 @@ class Dispatcher:
         except TimeoutError:
             # The leases run out, and the deliveries go on with in_doubt attempts as evidence.
             log.error("attempts.unsettled", attempts=self.settler.backlog)  # noqa: TRY400 - the trace says nothing
+
+
+def _chains(outbound: Sequence[Outbound]) -> list[list[Outbound]]:
+    """Deliveries that wait for one another together and in order; every other one alone."""
+    chains: dict[object, list[Outbound]] = {}
+    for item in outbound:
+        claimed = item.claimed
+        link = claimed.row if claimed.order_key is None else (claimed.subscriber, claimed.order_key)
+        chains.setdefault(link, []).append(item)
+    return list(chains.values())

@@ -1,17 +1,25 @@
 """Upkeep: the small recurring jobs of every worker; each is safe to run in all of them at once."""
 
+import structlog
+
+from service.domain.breaker import DISABLE_AFTER_SECONDS
 from service.flow.control_subscribers import sweep_deleted
 from service.flow.doorbell import Doorbell
-from service.store import deliveries, idempotency, runs
+from service.store import audit, endings, idempotency, lanes, runs
 from service.store.database import Database
+from service.store.fan_out import fan_out
+
+log = structlog.get_logger()
 
 PURGE_BATCH = 1_000
+EXPIRE_BATCH = 5_000
+FAILING_REASON = "no success for 5 days"
 
 
 async def fan_out_published(db: Database, doorbell: Doorbell) -> bool:
     """Fan out the next events that were published to be sent at once; False when there are none."""
     async with db.begin() as tx:
-        chunk = await deliveries.fan_out(tx, None)
+        chunk = await fan_out(tx, None)
     if chunk.deliveries:
         await doorbell.ring()
     return chunk.events > 0
@@ -33,3 +41,27 @@ async def purge_idempotency(db: Database) -> bool:
 async def cancel_deleted(db: Database) -> bool:
     """Cancel what a fan-out under way, or a crash, left behind the deletion of a subscriber."""
     return await sweep_deleted(db) > 0
+
+
+async def expire_overdue(db: Database) -> bool:
+    """End the next deliveries whose deadline passed while they waited; False when there are no more."""
+    async with db.begin() as tx:
+        expired = await endings.expire(tx, EXPIRE_BATCH)
+    async with db.begin() as tx:
+        await runs.settle(tx, list({each.run_id for each in expired if each.run_id is not None}))
+    for each in expired:
+        log.warning("delivery.expired", event_id=str(each.event_id), subscriber=each.subscriber, reason="deadline")
+    return len(expired) == EXPIRE_BATCH
+
+
+async def disable_failing(db: Database) -> bool:
+    """Disable subscribers that have failed for five days without one success: held, not lost."""
+    async with db.begin() as tx:
+        slugs = await lanes.disable_failing(tx, seconds=DISABLE_AFTER_SECONDS, reason=FAILING_REASON)
+        for slug in slugs:
+            await audit.write(
+                tx, actor="tocsin", action="subscriber.disabled", object=f"subscriber:{slug}", reason=FAILING_REASON
+            )
+    for slug in slugs:
+        log.warning("subscriber.disabled", subscriber=slug, reason=FAILING_REASON)
+    return False

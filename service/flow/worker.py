@@ -47,6 +47,8 @@ class Worker:
                 group.create_task(self._repeat(partial(upkeep.note_settled, self._db), TIDY_SECONDS)),
                 group.create_task(self._repeat(partial(upkeep.purge_idempotency, self._db), TIDY_SECONDS)),
                 group.create_task(self._repeat(partial(upkeep.cancel_deleted, self._db), TIDY_SECONDS)),
+                group.create_task(self._repeat(partial(upkeep.expire_overdue, self._db), POLL_SECONDS)),
+                group.create_task(self._repeat(partial(upkeep.disable_failing, self._db), TIDY_SECONDS)),
             ]
             await self._dispatch(stop)
             for task in beside:

@@ -1,74 +1,180 @@
-"""Deliveries on their hot path: fan-out, claim, lapse and settle, each one statement a batch.
+"""Deliveries on their hot path: claim and lapse, each one statement a batch.
 
 Lock order everywhere: deliveries before lanes, lanes in the order of their rows. Claim and lapse lock the other way
 round but never wait (`SKIP LOCKED`), so they cannot be part of a circle. Everyone who ends a lease or makes a delivery
 due calls `lanes.wake` afterwards in the same transaction.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-from sqlalchemy import ARRAY, Integer, Row, bindparam, text
+from sqlalchemy import ARRAY, Integer, Row, Text, bindparam, text
 
+from service.domain.breaker import FAILURES_TO_OPEN
 from service.domain.model import Claimed, DeliveryRow, EventId, Lapsed, RunId, SubscriberRow
 from service.store.database import Tx
-from service.store.lanes import Wake, wake
-
-MAX_ROWS = 20_000
-"""A fan-out transaction writes at most about this many rows."""
 
 _TURN = text("""
     SELECT subscriber FROM tocsin.lanes
-     WHERE state = 'active' AND next_due_at <= now() AND throttled_until <= now()
+     WHERE state = 'active' AND next_due_at <= now() AND throttled_until <= now() AND open_until <= now()
+       AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
      ORDER BY claimed_at LIMIT :lanes FOR UPDATE SKIP LOCKED
-""")
+""").bindparams(bindparam("full", type_=ARRAY(Integer)), bindparam("full_origins", type_=ARRAY(Text)))
 
 # A statement of its own behind the lock: its snapshot sees whatever was committed to these lanes before they were
 # locked, so a wake-up cannot fall between the two. `leased` makes the room exact across workers, and the walk over one
 # lane's due rows passes over at most its leased ones.
-_CLAIM = text("""
+#
+# `heads` may be sent at once, `reach` is how many rows may be leased for them: a strict lane gives out one head and the
+# chain behind it. Retries get at most three quarters of a lane, so that first attempts always find room.
+_CLAIM = text(f"""
     WITH lane AS MATERIALIZED (
-        SELECT l.subscriber, greatest(l.max_concurrency - l.leased, 0) AS room
-          FROM unnest(:lanes) WITH ORDINALITY AS t (subscriber, turn) JOIN tocsin.lanes l USING (subscriber)
+        SELECT l.subscriber, l.ordering, l.max_concurrency, l.leased_late, l.rate_per_second,
+               CASE WHEN l.rate_per_second IS NULL THEN NULL
+                    ELSE least(greatest(1, l.rate_per_second / 10),
+                               l.tokens + l.rate_per_second * extract(epoch FROM now() - l.tokens_at)) END AS tokens,
+               CASE WHEN l.failures >= {FAILURES_TO_OPEN} OR l.ordering = 'strict'
+                    THEN CASE WHEN l.leased = 0 THEN 1 ELSE 0 END
+                    ELSE greatest(least(l.max_concurrency, coalesce(l.ramp, l.max_concurrency)) - l.leased, 0)
+                    END AS slots,
+               CASE WHEN l.ordering = 'strict' AND l.failures < {FAILURES_TO_OPEN} AND s.idempotent
+                    THEN :chain END AS chain,
+               greatest(:share - coalesce(o.flights, 0), 0) AS share,
+               s.revision, l.origin, greatest(:share - coalesce(g.flights, 0), 0) AS origin_share
+          FROM unnest(:lanes) WITH ORDINALITY AS t (subscriber, turn)
+          JOIN tocsin.lanes l USING (subscriber)
+          JOIN tocsin.subscribers s ON s.row = l.subscriber
+          LEFT JOIN unnest(:busy, :flights) AS o (subscriber, flights) ON o.subscriber = l.subscriber
+          LEFT JOIN unnest(:origins, :origin_flights) AS g (origin, flights) ON g.origin = l.origin
          ORDER BY t.turn),
-    picked AS MATERIALIZED (
-        SELECT p.row, p.subscriber FROM lane CROSS JOIN LATERAL (
-            SELECT d.row, d.subscriber FROM tocsin.deliveries d
-             WHERE d.subscriber = lane.subscriber AND d.finished_at IS NULL AND d.next_attempt_at <= now()
+    room AS MATERIALIZED (
+        SELECT *, least(slots, share, floor(tokens))::int AS heads,
+               CASE WHEN slots = 0 THEN 0 ELSE least(coalesce(chain, slots), floor(tokens)) END::int AS reach
+          FROM lane),
+    late AS MATERIALIZED (
+        SELECT p.row, p.subscriber, p.order_key FROM room CROSS JOIN LATERAL (
+            SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
+             WHERE d.subscriber = room.subscriber AND d.finished_at IS NULL AND d.late AND d.next_attempt_at <= now()
                AND d.lease_owner IS NULL
-             ORDER BY d.next_attempt_at, d.row LIMIT least(lane.room, :per_lane) FOR UPDATE SKIP LOCKED) p
+             ORDER BY d.next_attempt_at, d.row
+             LIMIT greatest(least(room.heads, greatest(room.max_concurrency * 3 / 4, 1) - room.leased_late), 0)
+             FOR UPDATE SKIP LOCKED) p
          LIMIT :batch),
+    fresh AS MATERIALIZED (
+        SELECT p.row, p.subscriber, p.order_key FROM (
+            SELECT room.*, (SELECT count(*) FROM late WHERE late.subscriber = room.subscriber) AS taken FROM room) r
+         CROSS JOIN LATERAL (
+            SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
+             WHERE d.subscriber = r.subscriber AND d.finished_at IS NULL AND NOT d.late AND d.next_attempt_at <= now()
+               AND d.lease_owner IS NULL
+             ORDER BY d.next_attempt_at, d.row LIMIT greatest(r.heads - r.taken, 0) FOR UPDATE SKIP LOCKED) p
+         LIMIT greatest(:batch - (SELECT count(*) FROM late), 0)),
+    head AS MATERIALIZED (
+        SELECT row, subscriber, order_key FROM (
+            SELECT p.*, room.origin_share, row_number() OVER (PARTITION BY room.origin) AS nth
+              FROM (SELECT * FROM late UNION ALL SELECT * FROM fresh) p JOIN room USING (subscriber)) ranked
+         WHERE nth <= origin_share),
+    counted AS MATERIALIZED (SELECT subscriber, count(*) AS n FROM head GROUP BY subscriber),
+    follower AS MATERIALIZED (
+        SELECT p.row, p.subscriber FROM head h JOIN room USING (subscriber) JOIN counted c USING (subscriber)
+         CROSS JOIN LATERAL (
+            SELECT d.row, d.subscriber FROM tocsin.deliveries d
+             WHERE d.subscriber = h.subscriber AND d.order_key = h.order_key AND d.row > h.row
+               AND d.finished_at IS NULL AND d.lease_owner IS NULL
+             ORDER BY d.row LIMIT greatest((room.reach - c.n) / c.n, 0) FOR UPDATE SKIP LOCKED) p
+         WHERE h.order_key IS NOT NULL),
+    picked AS MATERIALIZED (SELECT row, subscriber FROM head UNION ALL SELECT row, subscriber FROM follower),
+    leased AS (
+        UPDATE tocsin.deliveries d
+           SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
+               lease_seq = d.lease_seq + 1, next_attempt_at = least(d.next_attempt_at, now())
+          FROM picked p JOIN room r USING (subscriber) WHERE d.row = p.row
+        RETURNING d.row, d.event_id, d.subscriber, r.revision, r.origin, d.run_id, d.generation, d.attempt_count,
+                  d.generation_attempts, d.lease_seq, d.order_key,
+                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left),
     tally AS MATERIALIZED (
-        SELECT lane.subscriber, lane.room, count(p.row) AS n, (SELECT count(*) FROM picked) AS total
-          FROM lane LEFT JOIN picked p USING (subscriber) GROUP BY lane.subscriber, lane.room),
+        SELECT room.*, coalesce(c.n, 0) AS n, coalesce(l.n, 0) AS leased_n, coalesce(l.late, 0) AS late_n,
+               (SELECT count(*) FROM late) + (SELECT count(*) FROM fresh) AS total,
+               (SELECT count(*) FROM head) AS kept
+          FROM room LEFT JOIN counted c USING (subscriber)
+          LEFT JOIN (SELECT subscriber, count(*) AS n, count(*) FILTER (WHERE generation_attempts > 0) AS late
+                       FROM leased GROUP BY subscriber) l USING (subscriber)),
     turned AS (
         UPDATE tocsin.lanes l
            SET claimed_at = CASE WHEN t.n > 0 OR t.total < :batch THEN clock_timestamp() ELSE l.claimed_at END,
-               leased = l.leased + t.n,
+               leased = l.leased + t.leased_n, leased_late = l.leased_late + t.late_n,
+               tokens = coalesce(t.tokens - t.leased_n, l.tokens),
+               tokens_at = CASE WHEN t.tokens IS NULL THEN l.tokens_at ELSE now() END,
                lapse_at = CASE WHEN t.n > 0 THEN least(l.lapse_at, now() + make_interval(secs => :lease))
                                ELSE l.lapse_at END,
                next_due_at = CASE
-                   WHEN t.n >= t.room THEN 'infinity'
-                   WHEN t.n >= :per_lane OR t.total >= :batch THEN l.next_due_at
-                   ELSE coalesce((SELECT d.next_attempt_at FROM tocsin.deliveries d
-                                   WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL
-                                     AND d.next_attempt_at > now()
-                                   ORDER BY d.next_attempt_at LIMIT 1), 'infinity') END
+                   WHEN t.n >= t.slots THEN 'infinity'
+                   WHEN t.tokens - t.leased_n < 1
+                   THEN now() + make_interval(secs => (1 - (t.tokens - t.leased_n)) / t.rate_per_second)
+                   WHEN t.n >= t.share OR t.total >= :batch OR t.kept < t.total THEN l.next_due_at
+                   ELSE least(
+                       coalesce((SELECT d.next_attempt_at FROM tocsin.deliveries d
+                                  WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND d.late
+                                    AND d.next_attempt_at > now() ORDER BY d.next_attempt_at LIMIT 1), 'infinity'),
+                       coalesce((SELECT d.next_attempt_at FROM tocsin.deliveries d
+                                  WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND NOT d.late
+                                    AND d.next_attempt_at > now() ORDER BY d.next_attempt_at LIMIT 1), 'infinity'))
+                   END
           FROM tally t WHERE l.subscriber = t.subscriber)
-    UPDATE tocsin.deliveries d
-       SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
-           lease_seq = d.lease_seq + 1
-      FROM picked p JOIN tocsin.subscribers s ON s.row = p.subscriber WHERE d.row = p.row
-    RETURNING d.row, d.event_id, d.subscriber, s.revision, d.run_id, d.generation, d.attempt_count,
-              d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left
-""").bindparams(bindparam("lanes", type_=ARRAY(Integer)))
+    SELECT * FROM leased ORDER BY row
+""").bindparams(
+    bindparam("lanes", type_=ARRAY(Integer)),
+    bindparam("busy", type_=ARRAY(Integer)),
+    bindparam("flights", type_=ARRAY(Integer)),
+    bindparam("origins", type_=ARRAY(Text)),
+    bindparam("origin_flights", type_=ARRAY(Integer)),
+    bindparam("chain", type_=Integer),
+    bindparam("batch", type_=Integer),
+    bindparam("share", type_=Integer),
+)
 
 
-async def claim(tx: Tx, *, worker: str, lease_seconds: float, lanes: int, per_lane: int, batch: int) -> list[Claimed]:
-    """Lease up to `batch` due deliveries, at most `per_lane` and the room of each of up to `lanes` due lanes."""
-    turn = [row.subscriber for row in await tx.conn.execute(_TURN, {"lanes": lanes})]
-    if not turn:
+@dataclass(frozen=True, slots=True)
+class Appetite:
+    """What one worker wants of the next claim.
+
+    At most `batch` deliveries that may be sent at once, of at most `lanes` lanes; of one lane, and to one origin, no
+    more than bring the worker's own requests (`flights`, `origin_flights`) to `share`. Of the lanes in `full` it takes
+    nothing. Behind the head of a strict lane it leases up to `chain` deliveries in all.
+    """
+
+    batch: int
+    share: int
+    flights: Mapping[SubscriberRow, int] = field(default_factory=dict[SubscriberRow, int])
+    origin_flights: Mapping[str, int] = field(default_factory=dict[str, int])
+    full: Collection[SubscriberRow] = ()
+    lanes: int = 64
+    chain: int = 100
+
+    @property
+    def full_origins(self) -> list[str]:
+        """The origins to which this worker sends as much as it may."""
+        return [origin for origin, flights in self.origin_flights.items() if flights >= self.share]
+
+
+async def claim(tx: Tx, appetite: Appetite, *, worker: str, lease_seconds: float) -> list[Claimed]:
+    """Lease due deliveries in fair turn, in the order of their rows: those of one order key form a chain."""
+    values = {"lanes": appetite.lanes, "full": list(appetite.full), "full_origins": appetite.full_origins}
+    due = [row.subscriber for row in await tx.conn.execute(_TURN, values)]
+    if not due:
         return []
-    params = {"lanes": turn, "worker": worker, "lease": float(lease_seconds), "per_lane": per_lane, "batch": batch}
+    params = {
+        "lanes": due,
+        "busy": list(appetite.flights),
+        "flights": list(appetite.flights.values()),
+        "origins": list(appetite.origin_flights),
+        "origin_flights": list(appetite.origin_flights.values()),
+        "share": appetite.share,
+        "batch": appetite.batch,
+        "chain": appetite.chain,
+        "worker": worker,
+        "lease": float(lease_seconds),
+    }
     return [_claimed(row) for row in await tx.conn.execute(_CLAIM, params)]
 
 
@@ -78,12 +184,14 @@ def _claimed(row: Row[tuple[object, ...]], lapsed: Lapsed | None = None) -> Clai
         event_id=EventId(row.event_id),
         subscriber=SubscriberRow(row.subscriber),
         revision=row.revision,
+        origin=row.origin,
         run_id=None if row.run_id is None else RunId(row.run_id),
         generation=row.generation,
         attempt_count=row.attempt_count,
         generation_attempts=row.generation_attempts,
         lease_seq=row.lease_seq,
         seconds_left=row.seconds_left,
+        order_key=row.order_key,
         lapsed=lapsed,
     )
 
@@ -93,14 +201,17 @@ _LAPSING = text("""
 """)
 
 _LAPSE = text("""
-    WITH lane AS MATERIALIZED (SELECT subscriber, leased FROM tocsin.lanes WHERE subscriber = ANY(:lanes)),
+    WITH lane AS MATERIALIZED (SELECT subscriber, leased, leased_late FROM tocsin.lanes WHERE subscriber = ANY(:lanes)),
     held AS MATERIALIZED (
         SELECT h.* FROM lane CROSS JOIN LATERAL (
-            SELECT d.row, d.subscriber, d.lease_owner, d.leased_at, d.lease_seq, d.lease_expires_at
-              FROM tocsin.deliveries d
-             WHERE d.subscriber = lane.subscriber AND d.finished_at IS NULL AND d.next_attempt_at <= now()
-               AND d.lease_owner IS NOT NULL
-             ORDER BY d.next_attempt_at, d.row LIMIT lane.leased FOR UPDATE SKIP LOCKED) h),
+            SELECT x.* FROM (VALUES (true), (false)) AS kind (late) CROSS JOIN LATERAL (
+                SELECT d.row, d.subscriber, d.lease_owner, d.leased_at, d.lease_seq, d.lease_expires_at
+                  FROM tocsin.deliveries d
+                 WHERE d.subscriber = lane.subscriber AND d.finished_at IS NULL AND d.late = kind.late
+                   AND d.next_attempt_at <= now() AND d.lease_owner IS NOT NULL
+                 ORDER BY d.next_attempt_at, d.row
+                 LIMIT CASE WHEN kind.late THEN lane.leased_late ELSE lane.leased - lane.leased_late END
+                 FOR UPDATE SKIP LOCKED) x) h),
     watched AS (
         UPDATE tocsin.lanes l
            SET lapse_at = coalesce((SELECT min(CASE WHEN h.lease_expires_at < now()
@@ -112,10 +223,11 @@ _LAPSE = text("""
     UPDATE tocsin.deliveries d
        SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
            lease_seq = d.lease_seq + 1
-      FROM held h JOIN tocsin.subscribers s ON s.row = h.subscriber
+      FROM held h JOIN tocsin.subscribers s ON s.row = h.subscriber JOIN tocsin.lanes l USING (subscriber)
      WHERE d.row = h.row AND h.lease_expires_at < now()
-    RETURNING d.row, d.event_id, d.subscriber, s.revision, d.run_id, d.generation, d.attempt_count,
-              d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+    RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
+              d.generation_attempts, d.lease_seq, d.order_key,
+              extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
               h.lease_owner AS dead_owner, h.leased_at AS dead_since, h.lease_seq AS dead_seq
 """).bindparams(bindparam("lanes", type_=ARRAY(Integer)))
 
@@ -126,102 +238,6 @@ async def lapse(tx: Tx, *, worker: str, lease_seconds: float, lanes: int) -> lis
     if not due:
         return []
     rows = await tx.conn.execute(_LAPSE, {"lanes": due, "worker": worker, "lease": float(lease_seconds)})
-    return [_claimed(row, Lapsed(row.dead_owner, row.dead_since, row.dead_seq)) for row in rows]
-
-
-_LIVE_SUBSCRIBERS = text("SELECT count(*) FROM tocsin.subscribers WHERE deleted_at IS NULL")
-
-# One event's subscribers are fixed by the snapshot of the statement that fans it out; an event with more of them than
-# fit one transaction remembers how far it came (`fan_out_after`) and goes on in the next.
-_FAN_OUT = """
-    WITH batch AS MATERIALIZED (
-        SELECT id, run_id, tenant_id, topics, fan_out_after, due_at FROM tocsin.events
-         WHERE fanned_out_at IS NULL AND {which} ORDER BY id LIMIT :events FOR UPDATE {wait}),
-    kind AS MATERIALIZED (SELECT DISTINCT tenant_id, topics FROM batch),
-    matching AS MATERIALIZED (
-        SELECT k.tenant_id, k.topics, s.row, make_interval(secs => s.deadline_seconds) AS deadline
-          FROM kind k JOIN tocsin.subscribers s
-            ON s.tenant_id = k.tenant_id AND s.deleted_at IS NULL AND s.event_types && k.topics),
-    pair AS MATERIALIZED (
-        SELECT b.id, b.run_id, p.row, p.deadline FROM batch b CROSS JOIN LATERAL (
-            SELECT m.row, m.deadline FROM matching m
-             WHERE m.tenant_id = b.tenant_id AND m.topics = b.topics AND m.row > b.fan_out_after
-             ORDER BY m.row LIMIT :per_event) p),
-    added AS (
-        INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, deadline_at)
-        SELECT id, row, run_id, now() + deadline FROM pair ORDER BY id, row
-        ON CONFLICT (event_id, subscriber) DO NOTHING),
-    marked AS (
-        UPDATE tocsin.events e
-           SET fan_out_after = coalesce(p.last, e.fan_out_after),
-               fanned_out_at = CASE WHEN coalesce(p.n, 0) < :per_event THEN clock_timestamp() END
-          FROM batch b LEFT JOIN (SELECT id, count(*) AS n, max(row) AS last FROM pair GROUP BY id) p USING (id)
-         WHERE e.id = b.id)
-    SELECT (SELECT count(*) FROM batch) AS events, (SELECT count(*) FROM pair) AS deliveries,
-           ARRAY(SELECT DISTINCT row FROM pair ORDER BY row) AS subscribers
-"""
-_FAN_OUT_RUN = text(_FAN_OUT.format(which="run_id = :run_id", wait=""))
-_FAN_OUT_DIRECT = text(_FAN_OUT.format(which="run_id IS NULL AND due_at IS NULL", wait="SKIP LOCKED"))
-
-
-@dataclass(frozen=True, slots=True)
-class FannedOut:
-    """What one chunk of fan-out did; no events means that nothing is left to fan out."""
-
-    events: int
-    deliveries: int
-
-
-async def fan_out(tx: Tx, run_id: RunId | None) -> FannedOut:
-    """Make the deliveries of the next events of a run (None: of events published directly), at most `MAX_ROWS`."""
-    subscribers = (await tx.conn.execute(_LIVE_SUBSCRIBERS)).scalar_one()
-    # One more than there are, so that an event shows at once that it has no subscribers left.
-    events = min(max(MAX_ROWS // (subscribers + 1), 1), 1_000)
-    params: dict[str, object] = {"events": events, "per_event": MAX_ROWS // events}
-    if run_id is None:
-        row = (await tx.conn.execute(_FAN_OUT_DIRECT, params)).one()
-    else:
-        row = (await tx.conn.execute(_FAN_OUT_RUN, params | {"run_id": run_id})).one()
-    if row.subscribers:
-        await wake(tx, {SubscriberRow(subscriber): Wake() for subscriber in row.subscribers})
-    return FannedOut(row.events, row.deliveries)
-
-
-_ENQUEUE = text("""
-    INSERT INTO tocsin.deliveries (event_id, subscriber, deadline_at)
-    SELECT :event_id, s.row, now() + make_interval(secs => s.deadline_seconds)
-      FROM tocsin.subscribers s WHERE s.row = :subscriber
-    ON CONFLICT (event_id, subscriber) DO NOTHING
-""")
-_FANNED_OUT = text("UPDATE tocsin.events SET fanned_out_at = now() WHERE id = :event_id")
-
-
-async def enqueue(tx: Tx, event_id: EventId, subscriber: SubscriberRow) -> None:
-    """Deliver an event to this one subscriber only, whatever it subscribes to; the event counts as fanned out."""
-    await tx.conn.execute(_FANNED_OUT, {"event_id": event_id})
-    await tx.conn.execute(_ENQUEUE, {"event_id": event_id, "subscriber": subscriber})
-    await wake(tx, {subscriber: Wake()})
-
-
-_CANCEL = text("""
-    WITH gone AS (
-        SELECT row, lease_owner FROM tocsin.deliveries
-         WHERE subscriber = :subscriber AND finished_at IS NULL ORDER BY next_attempt_at, row LIMIT :limit FOR UPDATE),
-    cancelled AS (
-        UPDATE tocsin.deliveries d
-           SET state = 'cancelled', reason = :reason, finished_at = clock_timestamp(), lease_owner = NULL,
-               leased_at = NULL, lease_expires_at = NULL
-          FROM gone WHERE d.row = gone.row)
-    SELECT count(*) AS n, count(lease_owner) AS leased FROM gone
-""")
-
-
-async def cancel_pending(tx: Tx, subscriber: SubscriberRow, reason: str, limit: int = MAX_ROWS) -> int:
-    """Cancel up to `limit` unfinished deliveries of a subscriber; call again until it returns fewer.
-
-    What is in flight is cancelled as well: its outcome arrives late and is kept as evidence.
-    """
-    row = (await tx.conn.execute(_CANCEL, {"subscriber": subscriber, "reason": reason, "limit": limit})).one()
-    if row.leased:
-        await wake(tx, {subscriber: Wake(released=row.leased)})
-    return int(row.n)
+    return sorted(
+        (_claimed(row, Lapsed(row.dead_owner, row.dead_since, row.dead_seq)) for row in rows), key=lambda c: c.row
+    )

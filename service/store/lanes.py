@@ -1,25 +1,49 @@
 """Lanes: one hot row a subscriber, which says when and how much may be claimed from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ARRAY, Double, Integer, bindparam, text
+from sqlalchemy import ARRAY, Boolean, Double, Integer, Text, bindparam, text
 
+from service.domain.breaker import FAILURES_TO_OPEN, PROBE_BASE_SECONDS, PROBE_CAP_SECONDS
 from service.domain.model import SubscriberRow, SubscriberState
+from service.domain.subscriber import Wanted
+from service.domain.urls import origin
 from service.store.database import Tx
 
 _OPEN = text("""
-    INSERT INTO tocsin.lanes (subscriber, max_concurrency) VALUES (:subscriber, :max_concurrency)
-    ON CONFLICT (subscriber) DO UPDATE SET max_concurrency = excluded.max_concurrency
+    INSERT INTO tocsin.lanes (subscriber, origin, max_concurrency, rate_per_second, ordering, on_dead_letter)
+    VALUES (:subscriber, :origin, :max_concurrency, :rate_per_second, :ordering, :on_dead_letter)
+    ON CONFLICT (subscriber) DO UPDATE
+       SET origin = excluded.origin, max_concurrency = excluded.max_concurrency,
+           rate_per_second = excluded.rate_per_second,
+           ordering = excluded.ordering, on_dead_letter = excluded.on_dead_letter,
+           next_due_at = least(lanes.next_due_at, now())
+""").bindparams(bindparam("rate_per_second", type_=Double))
+
+
+async def open_lane(tx: Tx, subscriber: SubscriberRow, wanted: Wanted) -> None:
+    """Give a subscriber its lane, or its lane new limits; a receiver that cannot deduplicate gets one at a time."""
+    await tx.conn.execute(
+        _OPEN,
+        {
+            "subscriber": subscriber,
+            "origin": origin(wanted.url),
+            "max_concurrency": wanted.max_concurrency if wanted.idempotent else 1,
+            "rate_per_second": wanted.rate_per_second,
+            "ordering": wanted.ordering.value,
+            "on_dead_letter": wanted.on_dead_letter.value,
+        },
+    )
+
+
+# Opening a lane again forgets its failures: whoever enables a subscriber has mended it.
+_SET_STATE = text("""
+    UPDATE tocsin.lanes
+       SET state = :state, state_reason = :reason, failures = 0, probes = 0, ramp = NULL, open_until = '-infinity',
+           failing_since = NULL, next_due_at = least(next_due_at, now())
+     WHERE subscriber = :subscriber
 """)
-
-
-async def open_lane(tx: Tx, subscriber: SubscriberRow, max_concurrency: int) -> None:
-    """Give a subscriber its lane, or its lane a new limit."""
-    await tx.conn.execute(_OPEN, {"subscriber": subscriber, "max_concurrency": max_concurrency})
-
-
-_SET_STATE = text("UPDATE tocsin.lanes SET state = :state, state_reason = :reason WHERE subscriber = :subscriber")
 
 
 async def set_state(tx: Tx, subscriber: SubscriberRow, state: SubscriberState, reason: str | None) -> None:
@@ -40,55 +64,124 @@ async def disable(tx: Tx, subscribers: Sequence[SubscriberRow], reason: str) -> 
     return [row.id for row in rows]
 
 
-_WAKE = text("""
-    WITH woken AS (
-        SELECT l.subscriber, t.released, t.throttle
-          FROM unnest(:subscribers, :released, :throttles) AS t (subscriber, released, throttle)
+_DISABLE_FAILING = text("""
+    WITH failing AS (
+        SELECT subscriber FROM tocsin.lanes
+         WHERE state = 'active' AND failures >= :failures AND failing_since < now() - make_interval(secs => :seconds)
+         ORDER BY subscriber FOR UPDATE SKIP LOCKED)
+    UPDATE tocsin.lanes l SET state = 'disabled', state_reason = :reason FROM failing f, tocsin.subscribers s
+     WHERE l.subscriber = f.subscriber AND s.row = f.subscriber
+       AND (SELECT count(*) FILTER (WHERE failing_since IS NOT NULL) * 2 <= greatest(count(*), 4) FROM tocsin.lanes
+             WHERE state = 'active')
+    RETURNING s.id
+""")
+
+
+async def disable_failing(tx: Tx, *, seconds: float, reason: str) -> list[str]:
+    """Disable the lanes that have failed for so long without one success; returns their slugs.
+
+    Nothing is disabled while most of the active lanes fail: then the fault is more likely ours than theirs.
+    """
+    values = {"failures": FAILURES_TO_OPEN, "seconds": float(seconds), "reason": reason}
+    return [row.id for row in await tx.conn.execute(_DISABLE_FAILING, values)]
+
+
+# A batch of results meets the breaker here, under the lane's lock. `trailing` counts the transient failures behind the
+# last sign of life, `alive` says whether there was one. With a sign of life an open lane closes, but its ramp lets out
+# only twice as much a batch until the limit is reached.
+_WAKE = text(f"""
+    WITH heard AS (
+        SELECT l.subscriber, t.released, t.released_late, t.throttle, t.alive, t.failed, t.draw,
+               CASE WHEN t.alive THEN 0 ELSE l.failures END + t.failed AS failures,
+               l.failures >= {FAILURES_TO_OPEN} AS was_open
+          FROM unnest(:subscribers, :released, :released_late, :throttles, :alive, :trailing, :draws)
+            AS t (subscriber, released, released_late, throttle, alive, failed, draw)
           JOIN tocsin.lanes l USING (subscriber) ORDER BY l.subscriber FOR UPDATE OF l)
     UPDATE tocsin.lanes l
-       SET leased = l.leased - w.released, next_due_at = least(l.next_due_at, clock_timestamp()),
-           throttled_until = greatest(l.throttled_until, clock_timestamp() + make_interval(secs => w.throttle))
-      FROM woken w WHERE l.subscriber = w.subscriber
+       SET leased = l.leased - h.released, leased_late = l.leased_late - h.released_late,
+           next_due_at = least(l.next_due_at, clock_timestamp()),
+           throttled_until = greatest(l.throttled_until, clock_timestamp() + make_interval(secs => h.throttle)),
+           failures = h.failures,
+           failing_since = CASE WHEN h.failed = 0 THEN CASE WHEN h.alive THEN NULL ELSE l.failing_since END
+                                WHEN h.alive THEN clock_timestamp()
+                                ELSE coalesce(l.failing_since, clock_timestamp()) END,
+           probes = CASE WHEN h.failures < {FAILURES_TO_OPEN} THEN 0
+                         WHEN h.failed > 0 THEN least(l.probes + 1, 30) ELSE l.probes END,
+           open_until = CASE WHEN h.failures < {FAILURES_TO_OPEN} THEN '-infinity'
+                             WHEN h.failed > 0 THEN clock_timestamp() + make_interval(secs =>
+                                 (0.5 + h.draw / 2)
+                                 * least({PROBE_CAP_SECONDS}, {PROBE_BASE_SECONDS} * 2.0 ^ least(l.probes, 30)))
+                             ELSE l.open_until END,
+           ramp = CASE WHEN h.failures >= {FAILURES_TO_OPEN} THEN 1
+                       WHEN NOT h.alive THEN l.ramp
+                       WHEN h.was_open THEN 2
+                       WHEN l.ramp * 2 >= l.max_concurrency THEN NULL
+                       ELSE l.ramp * 2 END
+      FROM heard h WHERE l.subscriber = h.subscriber
 """).bindparams(
     bindparam("subscribers", type_=ARRAY(Integer)),
     bindparam("released", type_=ARRAY(Integer)),
+    bindparam("released_late", type_=ARRAY(Integer)),
     bindparam("throttles", type_=ARRAY(Double)),
+    bindparam("alive", type_=ARRAY(Boolean)),
+    bindparam("trailing", type_=ARRAY(Integer)),
+    bindparam("draws", type_=ARRAY(Double)),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What one lane learns: how many of its leases ended, and for how many seconds its receiver asked for quiet."""
+    """What one lane learns from a batch of results.
+
+    `released` leases ended, `released_late` of them on deliveries that had been tried before. `alive` says whether the
+    receiver answered at least once, `trailing` how many transient failures came after that. `throttle` is how many
+    seconds of quiet it asked for, and `draw`, uniform in [0, 1), jitters the next probe of an open lane.
+    """
 
     released: int = 0
+    released_late: int = 0
     throttle: float | None = None
+    alive: bool = False
+    trailing: int = 0
+    draw: float = 0.0
 
 
 async def wake(tx: Tx, wakes: Mapping[SubscriberRow, Wake]) -> None:
-    """Have these lanes looked at again now.
+    """Have these lanes looked at again now, with what they learned.
 
     Call it after the deliveries were written: everyone locks deliveries before lanes, and lanes in the order of their
     rows, so that no two transactions wait for each other in a circle.
     """
+    values = list(wakes.values())
     await tx.conn.execute(
         _WAKE,
         {
             "subscribers": list(wakes),
-            "released": [wake.released for wake in wakes.values()],
-            "throttles": [wake.throttle for wake in wakes.values()],
+            "released": [wake.released for wake in values],
+            "released_late": [wake.released_late for wake in values],
+            "throttles": [wake.throttle for wake in values],
+            "alive": [wake.alive for wake in values],
+            "trailing": [wake.trailing for wake in values],
+            "draws": [wake.draw for wake in values],
         },
     )
 
 
 _NEXT = text("""
     SELECT extract(epoch FROM least(
-               min(greatest(next_due_at, throttled_until)) FILTER (WHERE state = 'active' AND next_due_at < 'infinity'),
+               min(greatest(next_due_at, throttled_until, open_until))
+                   FILTER (WHERE state = 'active' AND next_due_at < 'infinity' AND subscriber <> ALL(:full)
+                             AND origin <> ALL(:full_origins)),
                min(lapse_at) FILTER (WHERE lapse_at < 'infinity')) - clock_timestamp())::float8
       FROM tocsin.lanes
-""")
+""").bindparams(bindparam("full", type_=ARRAY(Integer)), bindparam("full_origins", type_=ARRAY(Text)))
 
 
-async def seconds_to_next(tx: Tx) -> float | None:
-    """Seconds until some lane may have a delivery to claim or a lease to lapse (negative: already); None if never."""
-    seconds: float | None = (await tx.conn.execute(_NEXT)).scalar_one()
+async def seconds_to_next(tx: Tx, full: Collection[SubscriberRow], full_origins: Collection[str]) -> float | None:
+    """Seconds until some lane may have a delivery to claim or a lease to lapse (negative: already); None if never.
+
+    `full` and `full_origins` are the lanes and origins of which the asking worker takes no more now.
+    """
+    values = {"full": list(full), "full_origins": list(full_origins)}
+    seconds: float | None = (await tx.conn.execute(_NEXT, values)).scalar_one()
     return seconds

@@ -1,7 +1,7 @@
 """Settling: one fenced statement writes what became of a batch of attempts, and their evidence in any case."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from service.domain.model import Answer, Claimed, DeliveryRow, Settlement, SubscriberRow
+from service.domain.breaker import ALIVE, TRANSIENT
+from service.domain.model import Answer, Claimed, DeliveryRow, DeliveryState, Settlement, SubscriberRow
+from service.store import chains
+from service.store.chains import Link
 from service.store.database import Tx
 from service.store.lanes import Wake, wake
 
@@ -70,7 +73,7 @@ _SETTLE = text(f"""
                attempt_count = d.attempt_count + g.counted::int,
                generation_attempts = d.generation_attempts + g.counted::int,
                next_attempt_at = CASE WHEN g.state = 'pending'
-                                      THEN clock_timestamp() + make_interval(secs => g.delay)
+                                      THEN coalesce(clock_timestamp() + make_interval(secs => g.delay), 'infinity')
                                       ELSE d.next_attempt_at END,
                finished_at = CASE WHEN g.state <> 'pending' THEN clock_timestamp() END,
                lease_owner = NULL, leased_at = NULL, lease_expires_at = NULL
@@ -92,29 +95,52 @@ _SETTLE = text(f"""
 """).bindparams(*(bindparam(name, type_=ARRAY(kind)) for name, kind in _COLUMNS.items()))
 
 
-async def settle(tx: Tx, batch: Sequence[Settled]) -> set[DeliveryRow]:
+async def settle(tx: Tx, batch: Sequence[Settled], draw: Callable[[], float] = random.random) -> set[DeliveryRow]:
     """Write a batch of ended attempts and free their room in the lanes.
 
     Returns the deliveries that were settled. The others were taken over or cancelled meanwhile: their attempts are kept
     as late evidence and change nothing. Writing a batch again, after a commit whose answer was lost, adds nothing. A
-    batch names each delivery at most once.
+    batch names each delivery at most once. `draw` is uniform in [0, 1) and jitters the probes of open lanes.
     """
     result = await tx.conn.execute(_SETTLE, _arrays(batch))
     settled = {DeliveryRow(row.row) for row in result}
-    wakes = _wakes([item for item in batch if item.claimed.row in settled])
-    if wakes:
-        await wake(tx, wakes)
+    ended = [item for item in batch if item.claimed.row in settled]
+    if ended:
+        await wake(tx, _wakes(ended, draw))
+        await chains.promote(tx, {link for item in ended if (link := _link(item))})
     return settled
 
 
-def _wakes(settled: Sequence[Settled]) -> dict[SubscriberRow, Wake]:
-    released = Counter(item.claimed.subscriber for item in settled)
-    throttles: dict[SubscriberRow, float] = {}
-    for item in settled:
-        if item.settlement.throttle is not None:
-            lane = item.claimed.subscriber
-            throttles[lane] = max(throttles.get(lane, 0.0), item.settlement.throttle)
-    return {lane: Wake(n, throttles.get(lane)) for lane, n in released.items()}
+def _link(item: Settled) -> Link | None:
+    """The chain whose head may have changed: this delivery is terminal, or was put back behind another."""
+    key = item.claimed.order_key
+    moved = item.settlement.state is not DeliveryState.PENDING or item.settlement.delay is None
+    return (item.claimed.subscriber, key) if key is not None and moved else None
+
+
+def _wakes(ended: Sequence[Settled], draw: Callable[[], float]) -> dict[SubscriberRow, Wake]:
+    by_lane: dict[SubscriberRow, list[Settled]] = {}
+    for item in ended:
+        by_lane.setdefault(item.claimed.subscriber, []).append(item)
+    return {lane: _wake(items, draw()) for lane, items in by_lane.items()}
+
+
+def _wake(items: Sequence[Settled], draw: float) -> Wake:
+    alive, trailing = False, 0
+    for item in items:
+        if item.answer and item.answer.outcome in ALIVE:
+            alive, trailing = True, 0
+        elif item.answer and item.answer.outcome in TRANSIENT:
+            trailing += 1
+    throttles = [item.settlement.throttle for item in items if item.settlement.throttle is not None]
+    return Wake(
+        released=len(items),
+        released_late=sum(item.claimed.generation_attempts > 0 for item in items),
+        throttle=max(throttles, default=None),
+        alive=alive,
+        trailing=trailing,
+        draw=draw,
+    )
 
 
 def _arrays(batch: Sequence[Settled]) -> dict[str, list[object]]:

@@ -5,7 +5,20 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Integer, Row, Select, bindparam, func, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    bindparam,
+    case,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 
 from service.domain.model import (
@@ -19,7 +32,7 @@ from service.domain.model import (
 )
 from service.domain.subscriber import Wanted
 from service.store.database import Tx
-from service.store.tables import Document, lanes, subscribers
+from service.store.tables import Document, deliveries, lanes, subscribers
 from service.store.vault import Unreadable, Vault
 from service.store.views import Page
 
@@ -36,6 +49,8 @@ class SubscriberRecord:
     created_at: datetime
     updated_at: datetime
     deleted_at: datetime | None
+    head_of_line_at: datetime | None
+    """When the oldest delivery that others wait for was made; None in a lane without order or without a queue."""
 
 
 async def add(tx: Tx, wanted: Wanted) -> SubscriberRow | None:
@@ -67,7 +82,34 @@ def _columns(wanted: Wanted) -> dict[str, object]:
 def _records() -> Select[Any]:
     state = func.coalesce(lanes.c.state, SubscriberState.ACTIVE.value).label("state")
     joined = subscribers.outerjoin(lanes, lanes.c.subscriber == subscribers.c.row)
-    return select(subscribers, state, lanes.c.state_reason).select_from(joined)
+    return select(subscribers, state, lanes.c.state_reason, _head_of_line().label("head_of_line_at")).select_from(
+        joined
+    )
+
+
+def _head_of_line() -> ColumnElement[datetime | None]:
+    """In a strict lane the first of its chain; with one chain a subject, the oldest of up to `_MAX_HEADS` heads."""
+    ahead = select(deliveries.c.created_at).where(
+        deliveries.c.subscriber == subscribers.c.row,
+        deliveries.c.finished_at.is_(None),
+        deliveries.c.order_key.is_not(None),
+    )
+    first = ahead.where(deliveries.c.order_key == 0).order_by(deliveries.c.row).limit(1)
+    heads = ahead.where(deliveries.c.next_attempt_at < text("'infinity'")).limit(_MAX_HEADS).subquery()
+    oldest = select(func.min(heads.c.created_at))
+    return case(
+        (subscribers.c.ordering == Ordering.STRICT.value, first.correlate(subscribers).scalar_subquery()),
+        (subscribers.c.ordering == Ordering.SUBJECT.value, oldest.scalar_subquery()),
+    )
+
+
+_MAX_HEADS = 1000
+
+
+async def has_unfinished(tx: Tx, row: SubscriberRow) -> bool:
+    """Whether any delivery of the subscriber is not terminal."""
+    waiting = exists().where(deliveries.c.subscriber == row, deliveries.c.finished_at.is_(None))
+    return bool((await tx.conn.execute(select(waiting))).scalar_one())
 
 
 async def read(tx: Tx, slug: str) -> SubscriberRecord | None:
@@ -150,6 +192,7 @@ def _record(row: Row[Any]) -> SubscriberRecord:
         created_at=row.created_at,
         updated_at=row.updated_at,
         deleted_at=row.deleted_at,
+        head_of_line_at=row.head_of_line_at,
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, FromClause, Row, Select, case, func, literal, null, select, true
+from sqlalchemy import Column, ColumnElement, FromClause, Row, Select, case, func, literal, null, select, text, true
 
 from service.domain.identifiers import delivery_id, delivery_key
 from service.domain.model import DeliveryRow, DeliveryState, EventId, HeldBy, Outcome, RunId, SubscriberState
@@ -116,6 +116,7 @@ def _described(chosen: FromClause) -> Select[Any]:
             events.c.body_sha256,
             subscribers.c.id.label("slug"),
             _held_by(chosen).label("held_by"),
+            _next_attempt_at(chosen).label("due_at"),
             last.c.outcome.label("last_outcome"),
             last.c.status.label("last_status"),
             last.c.detail.label("last_detail"),
@@ -130,9 +131,17 @@ def _held_by(chosen: FromClause) -> ColumnElement[str | None]:
         (chosen.c.finished_at.is_not(None) | chosen.c.lease_owner.is_not(None), null()),
         (lanes.c.state == SubscriberState.PAUSED.value, HeldBy.SUBSCRIBER_PAUSED.value),
         (lanes.c.state == SubscriberState.DISABLED.value, HeldBy.SUBSCRIBER_DISABLED.value),
+        (chosen.c.next_attempt_at == text("'infinity'"), HeldBy.PREDECESSOR.value),
+        (lanes.c.open_until > func.now(), HeldBy.CIRCUIT_OPEN.value),
         (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
         else_=null(),
     )
+
+
+def _next_attempt_at(chosen: FromClause) -> ColumnElement[datetime | None]:
+    """Null when there is none to come or when it waits for its predecessor, which is stored as infinity."""
+    waits = chosen.c.finished_at.is_not(None) | (chosen.c.next_attempt_at == text("'infinity'"))
+    return case((waits, null()), else_=chosen.c.next_attempt_at)
 
 
 async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
@@ -223,7 +232,7 @@ def _view(row: Row[Any]) -> DeliveryView:
         generation=row.generation,
         attempt_count=row.attempt_count,
         generation_attempts=row.generation_attempts,
-        next_attempt_at=row.next_attempt_at if row.finished_at is None else None,
+        next_attempt_at=row.due_at,
         lease_owner=row.lease_owner if leased else None,
         lease_expires_at=row.lease_expires_at if leased else None,
         deadline_at=row.deadline_at,

@@ -98,6 +98,9 @@ class Subscriber(Out):
     backoff_cap_seconds: float = Field(examples=[900])
     deadline_seconds: float = Field(examples=[259200])
     headers: dict[str, str] = Field(examples=[_HEADERS])
+    head_of_line_at: Instant | None = Field(
+        description="In an ordered lane, when the oldest delivery that others wait for was made.", examples=[None]
+    )
     created_at: Instant
     updated_at: Instant
 
@@ -107,6 +110,7 @@ class Subscriber(Out):
         about = {
             "state": record.state,
             "state_reason": record.state_reason,
+            "head_of_line_at": record.head_of_line_at,
             "created_at": record.created_at,
             "updated_at": record.updated_at,
         }

@@ -9,7 +9,7 @@ from service.domain.model import SubscriberRow, SubscriberState
 from service.domain.signing import decode_secret
 from service.flow import control_subscribers
 from service.flow.control_subscribers import Shown
-from service.store import deliveries, subscribers
+from service.store import endings, fan_out, subscribers
 from service.store.database import Database, Tx
 from tests.scenes import Scene
 from tests.steering import claim, delete, pause, put, resume, rotate, send_test, signs_with, trail
@@ -45,13 +45,13 @@ async def test_a_backlog_larger_than_one_transaction_is_cancelled_to_its_end(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     created = await put(scene)
-    cancel = deliveries.cancel_pending
+    cancel = endings.cancel_pending
 
     async def in_threes(tx: Tx, row: SubscriberRow, reason: str) -> int:
         return await cancel(tx, row, reason, 3)
 
-    monkeypatch.setattr(deliveries, "cancel_pending", in_threes)
-    monkeypatch.setattr(deliveries, "MAX_ROWS", 3)
+    monkeypatch.setattr(endings, "cancel_pending", in_threes)
+    monkeypatch.setattr(endings, "BATCH", 3)
     await scene.execute(
         "INSERT INTO tocsin.deliveries (event_id, subscriber, deadline_at) "
         "SELECT gen_random_uuid(), :row, now() FROM generate_series(1, 10)",
@@ -67,15 +67,15 @@ async def test_a_subscriber_that_is_brought_back_meanwhile_keeps_what_is_new(
     await put(scene)
     for subject in ("s1", "s2"):
         await scene.event(subject)
-    cancel = deliveries.cancel_pending
+    cancel = endings.cancel_pending
 
     async def one_then_back(tx: Tx, row: SubscriberRow, reason: str) -> int:
         back.append(asyncio.create_task(put(scene)))
         return await cancel(tx, row, reason, 1)
 
     back: list[asyncio.Task[Shown]] = []
-    monkeypatch.setattr(deliveries, "cancel_pending", one_then_back)
-    monkeypatch.setattr(deliveries, "MAX_ROWS", 1)
+    monkeypatch.setattr(endings, "cancel_pending", one_then_back)
+    monkeypatch.setattr(endings, "BATCH", 1)
     lock_deleted = subscribers.lock_deleted
 
     async def after_the_put(tx: Tx, row: SubscriberRow) -> bool:
@@ -93,7 +93,7 @@ async def test_what_a_fan_out_added_beside_the_deletion_is_swept(scene: Scene) -
     await delete(scene)
     event = await scene.event()
     async with scene.db.begin() as tx:
-        await deliveries.enqueue(tx, event, created.record.row)
+        await fan_out.enqueue(tx, event, created.record.row)
     assert await control_subscribers.sweep_deleted(scene.db) == 1
     assert await control_subscribers.sweep_deleted(scene.db) == 0
     assert await scene.states() == {"cancelled": 1}

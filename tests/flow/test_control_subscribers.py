@@ -10,7 +10,7 @@ from service.domain.identifiers import parse_delivery_id
 from service.domain.model import SubscriberState
 from service.domain.signing import decode_secret, new_secret, sign
 from service.flow.control_subscribers import MAX_VALID_SECRETS
-from service.store import deliveries, lanes, subscribers
+from service.store import fan_out, lanes, subscribers
 from service.store.database import Database
 from tests.receivers import Receiver
 from tests.scenes import Scene
@@ -202,7 +202,7 @@ async def test_a_test_goes_to_this_subscriber_alone_whatever_it_subscribes_to(sc
     await put(scene, "other")
     sent = await send_test(scene)
     async with scene.db.begin() as tx:
-        assert (await deliveries.fan_out(tx, None)).events == 0
+        assert (await fan_out.fan_out(tx, None)).events == 0
     [row] = await scene.execute("SELECT event_id, subscriber FROM tocsin.deliveries")
     assert (row.event_id, row.subscriber) == (sent.event, created.record.row)
     assert parse_delivery_id(sent.delivery) == (sent.event, created.record.row)

@@ -47,7 +47,7 @@ async def test_a_lost_database_is_unavailable_and_comes_back_by_itself(
 async def test_workers_go_on_after_an_outage_and_lose_nothing(
     database: Database, database_url: str, admin: AsyncEngine
 ) -> None:
-    scene, job = Scene(database, Limits(concurrency=8, claim_batch=8)), shipments_job(page_size=20)
+    scene, job = Scene(database, Limits(concurrency=16, claim_batch=8)), shipments_job(page_size=20)
     release = asyncio.Event()
     async with Receiver(*[answer(200)] * 20, *[answer(200, hold=release)] * 8, then=answer(200)) as receiver:
         await scene.shipments(60)

@@ -8,7 +8,7 @@ import pytest
 from service.domain.job import JobConfig
 from service.domain.model import RunState
 from service.flow import control
-from service.store import deliveries
+from service.store import fan_out
 from service.store.database import Database
 from tests.scenes import SHIPMENTS, Scene, shipments_job
 
@@ -170,7 +170,7 @@ async def test_fan_out_of_50_000_deliveries_keeps_its_transactions_small(databas
     await scene.discovery(job).once()
     assert (await scene.run(run)).deliveries["total"] == 50_000
     chunks = await scene.execute("SELECT count(*) AS n FROM tocsin.deliveries GROUP BY xmin::text")
-    assert max(row.n for row in chunks) <= deliveries.MAX_ROWS
+    assert max(row.n for row in chunks) <= fan_out.MAX_ROWS
     [pairs] = await scene.execute("SELECT count(DISTINCT (event_id, subscriber)) AS n FROM tocsin.deliveries")
     assert pairs.n == 50_000
 
@@ -179,7 +179,7 @@ async def test_an_event_with_more_subscribers_than_a_transaction_holds_is_fanned
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene, job = Scene(database), shipments_job()
-    monkeypatch.setattr(deliveries, "MAX_ROWS", 4)
+    monkeypatch.setattr(fan_out, "MAX_ROWS", 4)
     await scene.shipments(3)
     for n in range(10):
         await scene.subscriber(f"s{n}", NOWHERE)

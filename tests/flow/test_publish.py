@@ -11,7 +11,7 @@ from service.domain.errors import EventConflict, Invalid, TooLarge
 from service.domain.eventbody import MAX_DATA_BYTES
 from service.domain.model import Found
 from service.flow.publish import Published, publish
-from service.store import deliveries
+from service.store import fan_out
 from service.store.database import Database
 from tests.scenes import Scene
 
@@ -87,7 +87,7 @@ async def test_without_a_due_time_the_workers_are_rung_and_the_event_is_fanned_o
         await _publish(scene)
         await bell.wait(0)
     async with scene.db.begin() as tx:
-        assert (await deliveries.fan_out(tx, None)).deliveries == 1
+        assert (await fan_out.fan_out(tx, None)).deliveries == 1
 
 
 async def test_with_a_due_time_the_event_waits_for_a_run(scene: Scene) -> None:
@@ -95,7 +95,7 @@ async def test_with_a_due_time_the_event_waits_for_a_run(scene: Scene) -> None:
     published = await _publish(scene, due_at=DUE)
     assert published.event.due_at == DUE
     async with scene.db.begin() as tx:
-        assert (await deliveries.fan_out(tx, None)).events == 0
+        assert (await fan_out.fan_out(tx, None)).events == 0
 
 
 REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {

@@ -99,7 +99,7 @@ async def test_a_deleted_subscriber_is_not_read_nor_listed_and_can_be_brought_ba
 async def test_the_state_of_the_lane_is_part_of_the_record(database: Database) -> None:
     async with database.begin() as tx:
         row = await _add(tx)
-        await lanes.open_lane(tx, row, 16)
+        await lanes.open_lane(tx, row, wanted())
         await lanes.set_state(tx, row, SubscriberState.PAUSED, "deploy")
         record = await subscribers.read(tx, "acme")
     assert record is not None

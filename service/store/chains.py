@@ -1,0 +1,52 @@
+"""Chains: the deliveries of one lane that wait for one another, by order key and in the order of their rows.
+
+A delivery with a predecessor is parked: its `next_attempt_at` is infinity, so no claim meets it. Whatever ends or adds
+a delivery of a chain calls `promote` behind the lane's lock, which makes the head due. Both a fan-out and a settle do
+so; whichever comes second sees what the first wrote, so no head is forgotten.
+"""
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+from sqlalchemy import ARRAY, BigInteger, Integer, bindparam, text
+
+from service.domain.model import SubscriberRow
+from service.store.database import Tx
+
+Link: TypeAlias = tuple[SubscriberRow, int]
+"""A subscriber and an order key of it: one chain."""
+
+# Locked heads are passed over: whoever holds one is ending it and promotes its successor afterwards.
+_PROMOTE = text("""
+    WITH chain AS MATERIALIZED (SELECT * FROM unnest(:subscribers, :keys) AS t (subscriber, order_key)),
+    head AS MATERIALIZED (
+        SELECT h.row FROM chain c JOIN tocsin.lanes l USING (subscriber) CROSS JOIN LATERAL (
+            SELECT d.row, d.next_attempt_at, d.lease_owner FROM tocsin.deliveries d
+             WHERE d.subscriber = c.subscriber AND d.order_key = c.order_key AND d.finished_at IS NULL
+             ORDER BY d.row LIMIT 1 FOR UPDATE SKIP LOCKED) h
+         WHERE h.next_attempt_at = 'infinity' AND h.lease_owner IS NULL
+           AND (l.on_dead_letter = 'skip' OR NOT EXISTS (
+                SELECT FROM tocsin.deliveries b
+                 WHERE b.subscriber = c.subscriber AND b.order_key = c.order_key
+                   AND b.state IN ('exhausted', 'rejected', 'ambiguous'))))
+    UPDATE tocsin.deliveries d SET next_attempt_at = now() FROM head h WHERE d.row = h.row
+""").bindparams(bindparam("subscribers", type_=ARRAY(Integer)), bindparam("keys", type_=ARRAY(BigInteger)))
+
+
+async def promote(tx: Tx, links: Collection[Link]) -> None:
+    """Make the parked heads of these chains due, where no dead letter blocks them; call it after `lanes.wake`."""
+    if links:
+        subscribers, keys = zip(*links, strict=True)
+        await tx.conn.execute(_PROMOTE, {"subscribers": list(subscribers), "keys": list(keys)})
+
+
+_LINKS = text("""
+    SELECT DISTINCT subscriber, order_key FROM tocsin.deliveries
+     WHERE subscriber = :subscriber AND finished_at IS NULL AND order_key IS NOT NULL
+""")
+
+
+async def links_of(tx: Tx, subscriber: SubscriberRow) -> list[Link]:
+    """The chains of a subscriber that are not at their end."""
+    rows = await tx.conn.execute(_LINKS, {"subscriber": subscriber})
+    return [(SubscriberRow(row.subscriber), row.order_key) for row in rows]
