@@ -25,11 +25,12 @@ from service.flow.settler import Settler
 from service.flow.vetting import Vetting
 from service.flow.worker import Worker
 from service.sources import load
-from service.store import events, views
+from service.store import events, views, views_deliveries
 from service.store.database import Database
 from service.store.fan_out import fan_out
 from service.store.vault import Vault, new_key
-from service.store.views import RunView
+from service.store.views import Page, RunView
+from service.store.views_deliveries import DeliveryView, Sought
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
@@ -140,9 +141,15 @@ class Scene:
         return event.id
 
     async def make_due(self) -> None:
-        """Turn the clock: whatever waits for a retry or behind a throttle is due now."""
-        await self.execute("UPDATE tocsin.deliveries SET next_attempt_at = now() WHERE finished_at IS NULL")
-        await self.execute("UPDATE tocsin.lanes SET next_due_at = now(), throttled_until = now()")
+        """Turn the clock: whatever waits for a retry, behind a throttle or behind an open lane is due now.
+
+        What waits for its predecessor still waits.
+        """
+        await self.execute(
+            "UPDATE tocsin.deliveries SET next_attempt_at = now() "
+            "WHERE finished_at IS NULL AND lease_owner IS NULL AND next_attempt_at < 'infinity'"
+        )
+        await self.execute("UPDATE tocsin.lanes SET next_due_at = now(), throttled_until = now(), open_until = now()")
 
     async def expire_leases(self) -> None:
         """Turn the clock: every lease ran out a second ago."""
@@ -171,6 +178,12 @@ class Scene:
                 slug=slug,
             )
         )
+
+    async def views(self, slug: str) -> list[DeliveryView]:
+        """A subscriber's deliveries as the API shows them, oldest first."""
+        async with self.db.begin() as tx:
+            page = await views_deliveries.page_of(tx, Sought(subscriber_id=slug), Page(100))
+        return page[::-1]
 
     async def states(self) -> dict[str, int]:
         """How many deliveries are in each stored state."""

@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "eventTypes": ["shipment.*"],
     "state": "active",
     "stateReason": None,
+    "headOfLineAt": None,
     "mode": "live",
     "idempotent": True,
     "ordering": "none",

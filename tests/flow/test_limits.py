@@ -1,0 +1,195 @@
+"""What the limits of a lane promise: exact concurrency and rate, a breaker, and room for those that answer."""
+
+import asyncio
+
+from service.domain.breaker import FAILURES_TO_OPEN
+from service.flow import upkeep
+from service.flow.dispatch import Limits
+from service.store.database import Database
+from tests.polling import eventually
+from tests.receivers import HANG, Answer, Receiver, Request, answer
+from tests.scenes import Scene
+
+
+async def _events(scene: Scene, count: int) -> None:
+    for n in range(count):
+        await scene.event(f"e{n}")
+
+
+async def test_a_rate_is_kept_across_workers_and_waiting_for_it_is_no_attempt(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(200)) as receiver:
+        await scene.subscriber("slow", receiver.url, rate_per_second=1 / 60)
+        await _events(scene, 5)
+        for _ in range(3):
+            await asyncio.gather(*(scene.dispatcher(f"w{n}").once() for n in range(4)))
+        assert len(receiver.requests) == 1
+        rows = await scene.execute("SELECT attempt_count, state FROM tocsin.deliveries ORDER BY row")
+        assert [tuple(row) for row in rows] == [(1, "delivered"), *[(0, "pending")] * 4]
+        await scene.execute("UPDATE tocsin.lanes SET tokens_at = tokens_at - interval '1 minute', next_due_at = now()")
+        await scene.dispatcher().once()
+        assert len(receiver.requests) == 2
+
+
+async def test_a_lane_opens_after_failures_in_a_row_and_probes_one_at_a_time(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(503)) as receiver:
+        await scene.subscriber("down", receiver.url, max_concurrency=5, backoff_cap_seconds=0.02)
+        await _events(scene, 40)
+        dispatcher = scene.dispatcher()
+        while await dispatcher.once():
+            pass
+        assert FAILURES_TO_OPEN <= len(receiver.requests) < FAILURES_TO_OPEN + 5
+        burnt = len(receiver.requests)
+        assert {view.held_by for view in await scene.views("down")} == {"circuit-open"}
+        for probes in (1, 2, 3):
+            await scene.execute("UPDATE tocsin.lanes SET open_until = now(), next_due_at = now()")
+            await dispatcher.once()
+            assert len(receiver.requests) == burnt + probes
+
+
+async def test_probes_come_at_growing_intervals(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(500)) as receiver:
+        await scene.subscriber("down", receiver.url, backoff_cap_seconds=0.02)
+        await _events(scene, 30)
+        dispatcher = scene.dispatcher()
+        pauses = []
+        for _ in range(4):
+            await dispatcher.once()
+            [lane] = await scene.execute(
+                "SELECT extract(epoch FROM open_until - now())::float8 AS pause FROM tocsin.lanes"
+            )
+            pauses.append(lane.pause)
+            await scene.execute("UPDATE tocsin.lanes SET open_until = now(), next_due_at = now()")
+        assert all(2 * before * 0.45 < after for before, after in zip(pauses, pauses[1:], strict=False))
+        assert pauses[-1] > 15
+
+
+async def test_a_recovered_lane_ramps_up(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(*[answer(500)] * 20, then=answer(200)) as receiver:
+        await scene.subscriber("back", receiver.url, max_concurrency=16, backoff_cap_seconds=0.02, max_attempts=50)
+        await _events(scene, 60)
+        dispatcher = scene.dispatcher()
+        while len(receiver.requests) < 20:
+            await dispatcher.once()
+            await scene.make_due()
+        taken = []
+        for _ in range(5):
+            await scene.make_due()
+            taken.append(await dispatcher.once())
+        assert taken == [1, 2, 4, 8, 16]
+
+
+async def test_five_days_without_a_success_disable_a_subscriber_and_lose_nothing(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(500)) as receiver:
+        await scene.subscriber("down", receiver.url, max_attempts=100)
+        for n in range(4):
+            await scene.subscriber(f"well{n}", receiver.url, event_types=("other.*",))
+        await _events(scene, 12)
+        await scene.dispatcher().once()
+    await upkeep.disable_failing(database)
+    assert await _state(scene, "down") == "active"
+    await scene.execute("UPDATE tocsin.lanes SET failing_since = failing_since - interval '5 days 1 minute'")
+    await upkeep.disable_failing(database)
+    assert await _state(scene, "down") == "disabled"
+    assert await scene.states() == {"pending": 12}
+    [line] = await scene.execute("SELECT actor, reason FROM tocsin.audit WHERE action = 'subscriber.disabled'")
+    assert tuple(line) == ("tocsin", "no success for 5 days")
+
+
+async def test_nobody_is_disabled_while_most_of_all_fail(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(500)) as receiver:
+        for n in range(4):
+            await scene.subscriber(f"down{n}", receiver.url, max_attempts=100)
+        await _events(scene, 12)
+        for _ in range(4):
+            await scene.dispatcher().once()
+    await scene.execute("UPDATE tocsin.lanes SET failing_since = now() - interval '6 days'")
+    await upkeep.disable_failing(database)
+    assert {await _state(scene, f"down{n}") for n in range(4)} == {"active"}
+
+
+async def test_one_hanging_lane_leaves_room_for_the_others(database: Database) -> None:
+    scene = Scene(database, Limits(concurrency=10, claim_batch=10))
+    async with Receiver(then=HANG) as dead, Receiver(then=answer(200)) as well:
+        await scene.subscriber("dead", dead.url, max_concurrency=100, timeout_seconds=20)
+        await _events(scene, 50)
+        stop = asyncio.Event()
+        worker = asyncio.create_task(scene.worker().run(stop))
+        await eventually(lambda: dead.inflight)
+        for n in range(20):
+            await scene.subscriber(f"well{n}", well.url, event_types=("other.*",))
+        for n in range(3):
+            await scene.event(f"o{n}", type_="other.kind")
+        await eventually(lambda: len(well.requests) == 60, seconds=10)
+        assert dead.inflight <= 5
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+
+async def test_one_origin_gets_at_most_half_of_a_worker(database: Database) -> None:
+    scene = Scene(database, Limits(concurrency=8, claim_batch=8))
+    async with Receiver(then=answer(200, delay=0.02)) as receiver:
+        for n in range(12):
+            await scene.subscriber(f"s{n}", f"{receiver.url}?{n}")
+        await _events(scene, 3)
+        dispatcher = scene.dispatcher()
+        while await dispatcher.once():
+            pass
+        assert receiver.peak == 4
+        assert len(receiver.requests) == 36
+
+
+async def test_retries_leave_a_quarter_of_a_lane_to_first_attempts(database: Database) -> None:
+    scene = Scene(database)
+
+    def poison(request: Request) -> Answer:
+        return answer(500) if b'"subject":"poison' in request.body else answer(200)
+
+    async with Receiver(*[poison] * 500) as receiver:
+        await scene.subscriber("mixed", receiver.url, max_concurrency=8, max_attempts=100)
+        for n in range(8):
+            await scene.event(f"poison{n}")
+        dispatcher = scene.dispatcher()
+        await dispatcher.once()
+        await scene.make_due()
+        for n in range(8):
+            await scene.event(f"good{n}")
+        before = len(receiver.requests)
+        await dispatcher.once()
+        batch = [b'"subject":"good' in request.body for request in receiver.requests[before:]]
+        assert (batch.count(True), batch.count(False)) == (2, 6)
+
+
+async def test_a_receiver_that_cannot_deduplicate_gets_one_at_a_time(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(200, delay=0.005)) as receiver:
+        await scene.subscriber("once", receiver.url, idempotent=False, max_concurrency=16)
+        await _events(scene, 6)
+        dispatchers = [scene.dispatcher("w1"), scene.dispatcher("w2")]
+        while (await scene.states()).get("pending"):
+            await asyncio.gather(*(dispatcher.once() for dispatcher in dispatchers))
+        assert receiver.peak == 1
+
+
+async def test_a_deadline_passes_also_while_a_subscriber_is_paused(database: Database) -> None:
+    scene = Scene(database)
+    await scene.subscriber("paused", "http://127.0.0.1:9/")
+    await scene.execute("UPDATE tocsin.lanes SET state = 'paused'")
+    await _events(scene, 3)
+    await scene.execute("UPDATE tocsin.deliveries SET deadline_at = now() WHERE row % 3 <> 0")
+    await upkeep.expire_overdue(database)
+    rows = await scene.execute("SELECT state, reason, count(*) FROM tocsin.deliveries GROUP BY 1, 2 ORDER BY 1")
+    assert [tuple(row) for row in rows] == [("exhausted", "deadline", 2), ("pending", None, 1)]
+
+
+async def _state(scene: Scene, slug: str) -> str:
+    [row] = await scene.execute(
+        "SELECT l.state FROM tocsin.lanes l JOIN tocsin.subscribers s ON s.row = l.subscriber WHERE s.id = :slug",
+        slug=slug,
+    )
+    return str(row.state)
