@@ -221,7 +221,10 @@ class Lapsed:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A delivery that this worker has leased; `lease_seq` is the fence of the open attempt."""
+    """A delivery that this worker has leased; `lease_seq` is the fence of the open attempt.
+
+    The fields stand in the order in which `deliveries.claim` reads them.
+    """
 
     row: DeliveryRow
     event_id: EventId

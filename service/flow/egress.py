@@ -229,6 +229,7 @@ def _target(url: str) -> Target:
     return Target(dialled, dialled.origin_ascii, name, port, literal=False)
 
 
+@lru_cache(maxsize=1024)
 def _connect_seconds(seconds: float) -> float:
     """How long connecting may take, in steps, so that subscribers of one origin share its client."""
     return next((step for step in CONNECT_SECONDS if step * 2 <= seconds), CONNECT_SECONDS[-1] / 2)

@@ -15,6 +15,9 @@ from service.store.settlements import Settled
 log = structlog.get_logger()
 
 BATCH = 500
+FEW = 64
+LINGER_SECONDS = 0.004
+"""Few results wait this long for more of them, so that load makes batches; nobody waits for their being written."""
 RETRY_SECONDS = 1.0
 """How long to wait before writing again when the database is away; the results wait in memory."""
 
@@ -46,6 +49,8 @@ class Settler:
         """Write batches as attempts end, until cancelled; while one is written, the next gathers."""
         while True:
             await self._arrived.wait()
+            if len(self._waiting) < FEW:
+                await asyncio.sleep(LINGER_SECONDS)
             self._arrived.clear()
             await self.flush()
 

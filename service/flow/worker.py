@@ -18,8 +18,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-GATHER_SECONDS = 0.01
-"""How long a busy worker waits for more room before it claims, so that it claims in batches."""
+GATHER_SECONDS = 0.02
+"""A worker that has just claimed claims again after this, unless it is rung before."""
 TIDY_SECONDS = 10.0
 """The pace of upkeep that nobody waits for."""
 
@@ -33,7 +33,6 @@ class Worker:
         self._doorbell = doorbell
         self._discovery = discovery
         self._dispatcher = dispatcher
-        self._quarter = max(dispatcher.limits.concurrency // 4, 1)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then claim nothing more, let what is in flight finish, and give back the rest."""
@@ -71,14 +70,12 @@ class Worker:
             ringer.cancel()
 
     async def _turn(self, bell: Bell) -> None:
-        if self._dispatcher.room < self._quarter:
-            await bell.wait(GATHER_SECONDS)
         room = min(self._dispatcher.room, self._dispatcher.limits.claim_batch)
-        if room <= 0:
-            await bell.wait(POLL_SECONDS)
-            return
-        taken = await _reachable(partial(self._dispatcher.take, room), default=0)
-        if taken < room:
+        taken = await _reachable(partial(self._dispatcher.take, room), default=0) if room > 0 else 0
+        if taken:
+            # The settler rings when the next results are written: then a whole batch has room again.
+            await bell.wait(GATHER_SECONDS)
+        else:
             await bell.wait(await _reachable(self._dispatcher.seconds_to_next, default=POLL_SECONDS))
 
 

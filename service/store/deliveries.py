@@ -8,10 +8,10 @@ due calls `lanes.wake` afterwards in the same transaction.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import ARRAY, Integer, Row, Text, bindparam, text
+from sqlalchemy import ARRAY, Integer, Text, bindparam, text
 
 from service.domain.breaker import FAILURES_TO_OPEN
-from service.domain.model import Claimed, DeliveryRow, EventId, Lapsed, RunId, SubscriberRow
+from service.domain.model import Claimed, Lapsed, SubscriberRow
 from service.store.database import Tx
 
 _TURN = text("""
@@ -90,8 +90,8 @@ _CLAIM = text(f"""
                lease_seq = d.lease_seq + 1, next_attempt_at = least(d.next_attempt_at, now())
           FROM picked p JOIN room r USING (subscriber) WHERE d.row = p.row
         RETURNING d.row, d.event_id, d.subscriber, r.revision, r.origin, d.run_id, d.generation, d.attempt_count,
-                  d.generation_attempts, d.lease_seq, d.order_key,
-                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left),
+                  d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+                  d.order_key),
     tally AS MATERIALIZED (
         SELECT room.*, coalesce(c.n, 0) AS n, coalesce(l.n, 0) AS leased_n, coalesce(l.late, 0) AS late_n,
                (SELECT count(*) FROM late) + (SELECT count(*) FROM fresh) AS total,
@@ -175,25 +175,7 @@ async def claim(tx: Tx, appetite: Appetite, *, worker: str, lease_seconds: float
         "worker": worker,
         "lease": float(lease_seconds),
     }
-    return [_claimed(row) for row in await tx.conn.execute(_CLAIM, params)]
-
-
-def _claimed(row: Row[tuple[object, ...]], lapsed: Lapsed | None = None) -> Claimed:
-    return Claimed(
-        row=DeliveryRow(row.row),
-        event_id=EventId(row.event_id),
-        subscriber=SubscriberRow(row.subscriber),
-        revision=row.revision,
-        origin=row.origin,
-        run_id=None if row.run_id is None else RunId(row.run_id),
-        generation=row.generation,
-        attempt_count=row.attempt_count,
-        generation_attempts=row.generation_attempts,
-        lease_seq=row.lease_seq,
-        seconds_left=row.seconds_left,
-        order_key=row.order_key,
-        lapsed=lapsed,
-    )
+    return [Claimed(*row) for row in await tx.conn.execute(_CLAIM, params)]
 
 
 _LAPSING = text("""
@@ -226,8 +208,8 @@ _LAPSE = text("""
       FROM held h JOIN tocsin.subscribers s ON s.row = h.subscriber JOIN tocsin.lanes l USING (subscriber)
      WHERE d.row = h.row AND h.lease_expires_at < now()
     RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
-              d.generation_attempts, d.lease_seq, d.order_key,
-              extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+              d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+              d.order_key,
               h.lease_owner AS dead_owner, h.leased_at AS dead_since, h.lease_seq AS dead_seq
 """).bindparams(bindparam("lanes", type_=ARRAY(Integer)))
 
@@ -239,5 +221,5 @@ async def lapse(tx: Tx, *, worker: str, lease_seconds: float, lanes: int) -> lis
         return []
     rows = await tx.conn.execute(_LAPSE, {"lanes": due, "worker": worker, "lease": float(lease_seconds)})
     return sorted(
-        (_claimed(row, Lapsed(row.dead_owner, row.dead_since, row.dead_seq)) for row in rows), key=lambda c: c.row
+        (Claimed(*row[:-3], Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
     )

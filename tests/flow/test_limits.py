@@ -1,6 +1,7 @@
 """What the limits of a lane promise: exact concurrency and rate, a breaker, and room for those that answer."""
 
 import asyncio
+from itertools import pairwise
 
 from service.domain.breaker import FAILURES_TO_OPEN
 from service.flow import upkeep
@@ -62,7 +63,7 @@ async def test_probes_come_at_growing_intervals(database: Database) -> None:
             )
             pauses.append(lane.pause)
             await scene.execute("UPDATE tocsin.lanes SET open_until = now(), next_due_at = now()")
-        assert all(2 * before * 0.45 < after for before, after in zip(pauses, pauses[1:], strict=False))
+        assert all(2 * before * 0.45 < after for before, after in pairwise(pauses))
         assert pauses[-1] > 15
 
 

@@ -1,0 +1,66 @@
+"""Drains in three shapes with one and two workers, and the floors beneath them: the same client without a database."""
+
+import sys
+from contextlib import AsyncExitStack
+
+from bench.house import House
+from bench.processes import line_of, race, started
+from bench.sizes import Sizes
+from bench.stage import Build, Stage
+from service.domain.model import Ordering
+
+IN_FLIGHT = 64
+"""Of each client process; a worker sends as many to one destination."""
+_MEASURED = "s-"
+
+
+async def measure(stage: Stage, sizes: Sizes) -> None:
+    """One round after another, so that whatever drifts reaches all of them."""
+    await prepare(stage, sizes)
+    for _ in range(sizes.rounds):
+        await floors(stage, sizes)
+        for workers in (1, 2):
+            for shape in ("wide", "narrow", "strict"):
+                await drain(stage, shape, workers)
+
+
+async def prepare(stage: Stage, sizes: Sizes) -> None:
+    """Make the backlogs."""
+    await stage.template("wide", _backlog(stage, sizes.wide))
+    await stage.template("narrow", _backlog(stage, sizes.narrow, max_concurrency=64))
+    await stage.template("strict", _backlog(stage, sizes.strict, ordering=Ordering.STRICT))
+
+
+def _backlog(stage: Stage, shape: tuple[int, int], **wanted: object) -> Build:
+    async def build(house: House) -> None:
+        subscribers, events = shape
+        for number in range(subscribers):
+            await house.subscribe(f"{_MEASURED}{number}", stage.receiver.url(number), **wanted)
+        await house.backlog(events)
+
+    return build
+
+
+async def drain(stage: Stage, shape: str, workers: int) -> None:
+    """Sample one drain, from the moment at which all of it is due until the last delivery is settled."""
+    async with stage.copy(shape) as house, stage.workers(house, workers):
+        stage.note(f"drain-{shape}-{workers}", await stage.drained(house, _MEASURED))
+
+
+async def floors(stage: Stage, sizes: Sizes) -> None:
+    """Sample what the client alone can do, with as many posts as the drains make."""
+    wide, strict = sizes.wide[0] * sizes.wide[1], sizes.strict[0] * sizes.strict[1]
+    stage.note("floor-1", await _posted(stage, sizes.wide[0], wide, IN_FLIGHT, processes=1))
+    stage.note("floor-2", await _posted(stage, sizes.wide[0], wide, IN_FLIGHT, processes=2))
+    stage.note("floor-serial", await _posted(stage, 1, strict, 1, processes=1))
+
+
+async def _posted(stage: Stage, subscribers: int, posts: int, in_flight: int, *, processes: int) -> float:
+    """Posts a second of so many client processes together, warmed before."""
+    urls = [stage.receiver.url(number) for number in range(subscribers)]
+    async with AsyncExitStack() as stack:
+        command = (sys.executable, "-m", "bench.client", *urls)
+        clients = [await stack.enter_async_context(started(*command, pipes=True)) for _ in range(processes)]
+        for client in clients:
+            await line_of(client)
+        return posts / await race(clients, f"{posts // processes} {in_flight}")

@@ -1,0 +1,40 @@
+"""One subscriber of a hundred accepts and never answers: what the others notice of it."""
+
+import asyncio
+
+from bench.house import House
+from bench.sizes import Sizes
+from bench.stage import Stage
+
+_OTHERS, _HANGING = "s-", "hanging"
+_TIMEOUT_SECONDS = 5.0
+_HEADSTART_SECONDS = 1.5
+"""By then the one that hangs has all the room that it gets, and counts as slow."""
+_CONCURRENCY = 64
+
+
+async def measure(stage: Stage, sizes: Sizes) -> None:
+    """Take turns: with the hundredth paused, and with it hanging."""
+    subscribers, events = sizes.others
+
+    async def build(house: House) -> None:
+        for number in range(subscribers):
+            url = stage.receiver.url(number)
+            await house.subscribe(f"{_OTHERS}{number}", url, timeout_seconds=_TIMEOUT_SECONDS)
+        url = stage.receiver.silent_url
+        await house.subscribe(_HANGING, url, timeout_seconds=_TIMEOUT_SECONDS, max_concurrency=_CONCURRENCY)
+        await house.backlog(events)
+
+    await stage.template("hundred", build)
+    for _ in range(sizes.rounds):
+        await _sample(stage, "others-alone", hangs=False)
+        await _sample(stage, "others-hanging", hangs=True)
+
+
+async def _sample(stage: Stage, figure: str, *, hangs: bool) -> None:
+    """One worker, in which the one that hangs may take the most room; it is stopped without waiting for that one."""
+    async with stage.copy("hundred") as house, stage.workers(house, 1, TOCSIN_DRAIN_SECONDS="0"):
+        if hangs:
+            await house.release(_HANGING)
+            await asyncio.sleep(_HEADSTART_SECONDS)
+        stage.note(figure, await stage.drained(house, _OTHERS))

@@ -1,0 +1,56 @@
+"""How much is measured: the full run, and a smoke that only shows that every part works."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Everything that a part may choose; a shape is (subscribers, events), whose product is its deliveries."""
+
+    rounds: int = 3
+    """Samples of each figure; compared figures take turns within a round."""
+    wide: tuple[int, int] = (500, 20)
+    narrow: tuple[int, int] = (5, 2_000)
+    strict: tuple[int, int] = (1, 2_000)
+    fan_out: tuple[int, int] = (500, 200)
+    others: tuple[int, int] = (99, 200)
+    """The subscribers beside the hanging one."""
+    ticked: tuple[int, int] = (500, 240)
+    """A backlog that outlasts the ticks during it."""
+    ticks: int = 150
+    claims: int = 60
+    due: int = 50_000
+    """On 100 lanes, for the claims of all rounds and the warm-up."""
+    finished: int = 1_000_000
+    future: int = 200_000
+    held: int = 200_000
+    page: int = 1_000
+    looks: int = 50
+    """How often each page is read in a round."""
+    backlog: int = 1_000_000
+    short_backlog: int = 1_000
+    work_seconds: float = 12.0
+    """How long a worker works before its memory is read."""
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    rounds=1,
+    wide=(50, 20),
+    narrow=(5, 200),
+    strict=(1, 200),
+    fan_out=(500, 40),
+    others=(99, 10),
+    ticked=(100, 100),
+    ticks=30,
+    claims=10,
+    due=5_000,
+    finished=20_000,
+    future=4_000,
+    held=4_000,
+    page=100,
+    looks=10,
+    backlog=20_000,
+    short_backlog=1_000,
+    work_seconds=2.0,
+)
