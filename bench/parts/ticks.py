@@ -76,7 +76,7 @@ async def _up(client: Client, url: str) -> None:
     async with asyncio.timeout(60):
         while True:
             try:
-                await client.get(f"{url}/healthz").build().send()
+                await client.get(f"{url}/readyz").build().send()
             except PyreqwestError:
                 await asyncio.sleep(0.1)
             else:

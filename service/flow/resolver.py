@@ -18,8 +18,16 @@ _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, socket.EAI_NODATA, socket.E
 _OURS: Final = frozenset({socket.EAI_MEMORY, socket.EAI_SYSTEM})
 
 
+SILENT_SECONDS: Final = 60.0
+"""A resolver that has answered nobody for so long is taken to be down: our fault, not that of the name it was asked."""
+
+
 class Unresolved(Exception):
     """The name has no address that could be called, or its name server does not say."""
+
+
+class Silent(Unresolved):
+    """No answer came; whether the name's server or the resolver is down depends on how others fare."""
 
 
 class Unready(Exception):
@@ -45,15 +53,25 @@ class Resolver:
         self._timeout_seconds = timeout_seconds
         self._look_up = look_up or _system_look_up
         self._flights: dict[tuple[str, int], _Flight] = {}
+        self._answered_at: float | None = None
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         """Every address of the host.
 
         Raises:
-            Unresolved: there is none, or no answer came in time.
-            Unready: too many look-ups hang, or the machine is short of something.
+            Unresolved: there is none, or no answer came in time while others get theirs.
+            Unready: too many look-ups hang, nobody gets an answer, or the machine is short of something.
 
         """
+        try:
+            return await self._ask(host, port)
+        except Silent as silent:
+            if self._answered_at is not None and monotonic() - self._answered_at < SILENT_SECONDS:
+                raise
+            message = f"{silent}; the resolver has answered nobody for a while"
+            raise Unready(message) from None
+
+    async def _ask(self, host: str, port: int) -> Sequence[str]:
         flight = self._flights.get((host, port)) or self._start(host, port)
         try:
             # Who joins a look-up that has hung for long does not wait for it again.
@@ -61,7 +79,7 @@ class Resolver:
                 found = await asyncio.shield(flight.future)
         except TimeoutError:
             message = f"dns: no answer within {self._timeout_seconds:g} s"
-            raise Unresolved(message) from None
+            raise Silent(message) from None
         if isinstance(found, Unresolved | Unready):
             raise type(found)(*found.args)
         return found
@@ -94,6 +112,8 @@ class Resolver:
 
     def _land(self, host: str, port: int, flight: _Flight, found: Sequence[str] | Unresolved | Unready) -> None:
         self._flights.pop((host, port), None)
+        if not isinstance(found, Silent | Unready):
+            self._answered_at = monotonic()
         if not flight.future.done():
             flight.future.set_result(found)
 
@@ -111,5 +131,5 @@ def _judged(error: Exception) -> Unresolved | Unready:
     if error.errno in _NO_SUCH_NAME:
         return Unresolved("dns: no such name")
     if error.errno == socket.EAI_AGAIN:
-        return Unresolved("dns: the name server did not answer")
+        return Silent("dns: the name server did not answer")
     return Unresolved("dns: look-up failed")

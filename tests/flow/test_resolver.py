@@ -43,6 +43,7 @@ async def test_the_systems_resolver_knows_this_machine() -> None:
 
 async def test_a_silent_name_server_holds_up_neither_its_caller_nor_other_names(servers: Servers) -> None:
     resolver = Resolver(look_up=servers, timeout_seconds=0.1)
+    await resolver("other.test", 1)
     with pytest.raises(Unresolved, match=r"no answer within 0.1 s"):
         await resolver("stuck.test", 1)
     assert await resolver("fine.test", 7) == ["192.0.2.7"]
@@ -50,10 +51,11 @@ async def test_a_silent_name_server_holds_up_neither_its_caller_nor_other_names(
 
 async def test_a_look_up_that_hangs_is_joined_and_not_started_again(servers: Servers) -> None:
     resolver = Resolver(look_up=servers, timeout_seconds=0.1)
+    await resolver("other.test", 1)
     for _ in range(5):
         with pytest.raises(Unresolved):
             await resolver("stuck.test", 1)
-    assert servers.asked == ["stuck.test"]
+    assert servers.asked == ["other.test", "stuck.test"]
     resolver._timeout_seconds = 3600  # for look-ups that begin from here on; this one's time is over
     with pytest.raises(Unresolved):
         await asyncio.wait_for(resolver("stuck.test", 1), 5)
@@ -87,7 +89,7 @@ async def test_more_hanging_look_ups_than_agreed_are_our_own_trouble(servers: Se
 ERRORS = [
     (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), Unresolved, "no such name"),
     (socket.gaierror(socket.EAI_NODATA, "No address"), Unresolved, "no such name"),
-    (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), Unresolved, "did not answer"),
+    (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), Unready, "did not answer; the resolver"),
     (socket.gaierror(socket.EAI_FAIL, "Non-recoverable"), Unresolved, "look-up failed"),
     (socket.gaierror(socket.EAI_SYSTEM, "System error"), Unready, "this machine"),
     (socket.gaierror(socket.EAI_MEMORY, "Memory"), Unready, "this machine"),
@@ -107,6 +109,20 @@ async def test_every_failure_is_an_answer_in_coarse_words(error: Exception, kind
     assert "s3cret" not in str(failed.value)
 
 
+async def test_a_name_without_an_answer_is_to_blame_only_while_others_get_theirs() -> None:
+    def one_is_silent(host: str, _: int) -> Sequence[str]:
+        if host == "silent.test":
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure")
+        return ["192.0.2.1"]
+
+    resolver = Resolver(look_up=one_is_silent)
+    with pytest.raises(Unready, match="answered nobody"):
+        await resolver("silent.test", 1)
+    await resolver("fine.test", 1)
+    with pytest.raises(Unresolved, match="did not answer"):
+        await resolver("silent.test", 1)
+
+
 async def test_no_thread_to_be_had_is_our_own_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -118,12 +134,12 @@ async def test_no_thread_to_be_had_is_our_own_trouble(monkeypatch: pytest.Monkey
 
 HANGING_PROCESS = """
 import asyncio, time
-from service.flow.resolver import Resolver, Unresolved
+from service.flow.resolver import Resolver, Unready
 
 async def main():
     try:
         await Resolver(look_up=lambda host, port: time.sleep(600), timeout_seconds=0.05)("stuck.test", 1)
-    except Unresolved:
+    except Unready:
         print("gave up")
 
 asyncio.run(main())

@@ -1,0 +1,66 @@
+"""`python -m bench`: one run, a table, and bench/results.json."""
+
+import argparse
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+
+import uvloop
+
+from bench import machine, table
+from bench.figures import RATIOS
+from bench.parts import claims, drains, fan_out, hanging, memory, pages, ticks
+from bench.processes import Receiver
+from bench.sizes import FULL, QUICK, Sizes
+from bench.stage import Stage, say
+from service.embedded import EmbeddedPostgres
+
+PARTS: Mapping[str, Callable[[Stage, Sizes], Awaitable[None]]] = {
+    "drains": drains.measure,
+    "fan-out": fan_out.measure,
+    "hanging": hanging.measure,
+    "ticks": ticks.measure,
+    "claims": claims.measure,
+    "pages": pages.measure,
+    "memory": memory.measure,
+}
+
+
+def main() -> None:
+    """Measure, print, and keep the results of a full run."""
+    given = _arguments()
+    began = monotonic()
+    described, samples = uvloop.run(_measured(given.only or list(PARTS), QUICK if given.quick else FULL))
+    results = {"machine": described} | table.results_of(samples, RATIOS)
+    table.show(results)
+    say(f"took {monotonic() - began:.0f} s")
+    if not (given.quick or given.only):
+        kept = table.read(given.output)
+        table.write(given.output, results | ({"peers": kept["peers"]} if "peers" in kept else {}))
+
+
+async def _measured(parts: Sequence[str], sizes: Sizes) -> tuple[dict[str, object], dict[str, list[float]]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder,
+        EmbeddedPostgres(Path(folder)) as postgres,
+    ):
+        async with Receiver.running() as receiver:
+            stage = Stage(postgres, receiver, Path(folder))
+            described = machine.describe(await stage.server_version())
+            for part in parts:
+                say(f"-- {part}")
+                await PARTS[part](stage, sizes)
+            return described, stage.samples
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke with small sizes; its figures mean nothing")
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; may be repeated")
+    parser.add_argument("--output", type=Path, default=table.RESULTS, help="where a full run keeps its results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
