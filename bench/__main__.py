@@ -1,10 +1,10 @@
 """`python -m bench`: one run, a table, and bench/results.json."""
 
 import argparse
+import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 
 import uvloop
 
@@ -14,6 +14,7 @@ from bench.parts import claims, drains, fan_out, hanging, memory, pages, ticks
 from bench.processes import Receiver
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage, say
+from service import logs
 from service.embedded import EmbeddedPostgres
 
 PARTS: Mapping[str, Callable[[Stage, Sizes], Awaitable[None]]] = {
@@ -30,11 +31,11 @@ PARTS: Mapping[str, Callable[[Stage, Sizes], Awaitable[None]]] = {
 def main() -> None:
     """Measure, print, and keep the results of a full run."""
     given = _arguments()
-    began = monotonic()
+    logs.configure("console", level=logging.ERROR)
     described, samples = uvloop.run(_measured(given.only or list(PARTS), QUICK if given.quick else FULL))
     results = {"machine": described} | table.results_of(samples, RATIOS)
     table.show(results)
-    say(f"took {monotonic() - began:.0f} s")
+    say("done")
     if not (given.quick or given.only):
         kept = table.read(given.output)
         table.write(given.output, results | ({"peers": kept["peers"]} if "peers" in kept else {}))

@@ -19,6 +19,8 @@ from service.embedded import EmbeddedPostgres
 from service.store.database import Database
 from service.store.vault import Vault, new_key
 
+_BEGAN = monotonic()
+
 Build = Callable[[House], Awaitable[None]]
 
 TICK_SECRET = "a-tick-secret-of-the-benchmark"  # noqa: S105 - of nobody else
@@ -147,5 +149,5 @@ class Stage:
 
 
 def say(line: str) -> None:
-    """Tell how far it has come; the table alone goes to stdout."""
-    print(line, file=sys.stderr, flush=True)
+    """Tell how far it has come, and since when; the table alone goes to stdout."""
+    print(f"{monotonic() - _BEGAN:4.0f} s  {line}", file=sys.stderr, flush=True)

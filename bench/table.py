@@ -1,6 +1,7 @@
 """The results as a table for people and as JSON for machines."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from bench.figures import FIGURES, Figure, Ratio, Samples
 
+_WIDTH = 120
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -40,7 +42,7 @@ RATIO_HEADS = ("ratio", "measured", "wanted", "verdict")
 
 def show(results: dict[str, Any]) -> None:
     """Print both tables."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for heads, rows in (
         (FIGURE_HEADS, figure_rows(results["figures"])),
         (RATIO_HEADS, ratio_rows(results["ratios"])),

@@ -5,9 +5,6 @@ place and is killed there.
 """
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,45 +19,7 @@ from service.store.vault import Vault, new_key
 from tests.polling import eventually
 from tests.receivers import Receiver, answer
 from tests.scenes import SHIPMENTS, Scene, shipments_job
-
-SECRET = "a-tick-secret-of-the-crash-tests"
-
-
-class Process:
-    """A real `tocsin worker` on the test's database."""
-
-    def __init__(self, database_url: str, key: str, folder: Path, config: Path | None = None) -> None:
-        self._environment = os.environ | {
-            "TOCSIN_DATABASE_URL": database_url,
-            "TOCSIN_ENCRYPTION_KEYS": key,
-            "TOCSIN_EGRESS_ALLOW": "127.0.0.0/8",
-            "TOCSIN_CONFIG": str(config or folder / "absent.toml"),
-            "SHIPMENTS_TICK_SECRET": SECRET,
-        }
-        self._running: asyncio.subprocess.Process | None = None
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator["Process"]:
-        """Start it; whatever the test does, it is gone afterwards."""
-        self._running = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "service.cli.main",
-            "worker",
-            env=self._environment,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            yield self
-        finally:
-            await self.kill()
-
-    async def kill(self) -> None:
-        """SIGKILL: no handler, no drain, no last words."""
-        assert self._running is not None
-        if self._running.returncode is None:
-            self._running.send_signal(signal.SIGKILL)
-        await self._running.wait()
+from tests.workers import WorkerProcess
 
 
 @pytest.fixture
@@ -98,7 +57,7 @@ async def test_a_worker_killed_before_the_request_leaves_an_in_doubt_attempt_and
         await scene.subscriber("one", receiver.url)
         await scene.event()
         async with (
-            Process(database_url, key, tmp_path).running() as worker,
+            WorkerProcess(database_url, key, tmp_path).running() as worker,
             locked(scene, "LOCK TABLE tocsin.subscriber_secrets IN ACCESS EXCLUSIVE MODE"),
         ):
             await eventually(lambda: _leased(scene), seconds=40)
@@ -120,7 +79,7 @@ async def test_a_worker_killed_after_the_200_and_before_the_settle_commits_repea
     async with Receiver(answer(200, hold=held), then=answer(200)) as receiver:
         await scene.subscriber("one", receiver.url)
         event = await scene.event()
-        async with Process(database_url, key, tmp_path).running() as worker:
+        async with WorkerProcess(database_url, key, tmp_path).running() as worker:
             await eventually(lambda: receiver.requests, seconds=40)
             async with locked(scene, "SELECT FROM tocsin.deliveries FOR UPDATE"):
                 held.set()
@@ -139,7 +98,7 @@ async def test_a_worker_killed_in_flight_makes_a_receiver_that_cannot_deduplicat
     async with Receiver(then=answer(200, hold=asyncio.Event())) as receiver:
         await scene.subscriber("one", receiver.url, idempotent=False)
         await scene.event()
-        async with Process(database_url, key, tmp_path).running() as worker:
+        async with WorkerProcess(database_url, key, tmp_path).running() as worker:
             await eventually(lambda: receiver.requests, seconds=40)
             await worker.kill()
         await _finish(scene)
@@ -160,7 +119,7 @@ async def test_a_worker_killed_in_the_middle_of_discovering_5000_events_is_succe
     await scene.subscriber("one", "http://127.0.0.1:9/")
     await scene.execute("UPDATE tocsin.lanes SET state = 'paused'")
     run = await scene.tick(shipments_job())
-    async with Process(database_url, key, tmp_path, config).running() as worker:
+    async with WorkerProcess(database_url, key, tmp_path, config).running() as worker:
         await eventually(lambda: _found(scene, at_least=1), seconds=40)
         await worker.kill()
     assert not await _found(scene, at_least=5_000)
