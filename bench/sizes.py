@@ -9,6 +9,8 @@ class Sizes:
 
     rounds: int = 3
     """Samples of each figure; compared figures take turns within a round."""
+    workers: tuple[int, ...] = (1, 2)
+    """Processes of a drain."""
     wide: tuple[int, int] = (500, 20)
     narrow: tuple[int, int] = (5, 2_000)
     strict: tuple[int, int] = (1, 2_000)
@@ -17,7 +19,7 @@ class Sizes:
     """The subscribers beside the hanging one."""
     ticked: tuple[int, int] = (500, 240)
     """A backlog that outlasts the ticks during it."""
-    ticks: int = 150
+    ticks: int = 100
     claims: int = 60
     due: int = 50_000
     """On 100 lanes, for the claims of all rounds and the warm-up."""
@@ -36,13 +38,14 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(
     rounds=1,
+    workers=(2,),
     wide=(50, 20),
     narrow=(5, 200),
     strict=(1, 200),
-    fan_out=(500, 40),
+    fan_out=(100, 50),
     others=(99, 10),
-    ticked=(100, 100),
-    ticks=30,
+    ticked=(20, 500),
+    ticks=20,
     claims=10,
     due=5_000,
     finished=20_000,

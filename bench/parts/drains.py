@@ -19,7 +19,7 @@ async def measure(stage: Stage, sizes: Sizes) -> None:
     await prepare(stage, sizes)
     for _ in range(sizes.rounds):
         await floors(stage, sizes)
-        for workers in (1, 2):
+        for workers in sizes.workers:
             for shape in ("wide", "narrow", "strict"):
                 await drain(stage, shape, workers)
 

@@ -19,7 +19,7 @@ from service.domain.timestamps import format_rfc3339
 
 _WORKERS = 2
 _WARM = 20
-_PAUSE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.03
 _ACCEPTED = 202
 
 

@@ -1,0 +1,205 @@
+"""Plan guards: at a million finished rows every hot statement walks index ranges and touches rows by the batch.
+
+The plans are those of the very statements that the product runs, caught by `auto_explain` as they are executed.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from service.domain.model import Answer, Claimed, DeliveryState, Outcome, RunId, Settlement, SubscriberRow
+from service.store import chains, deliveries, endings, lanes, runs, settlements, views, views_deliveries
+from service.store.database import Database, Tx
+from service.store.deliveries import Appetite
+from service.store.settlements import Settled
+from service.store.views import Page
+from service.store.views_deliveries import Sought
+
+BATCH = 100
+BIG = ("deliveries", "attempts", "events")
+
+# Subscriber 1 has finished deliveries, 2 has them in the future, 3 is paused with a backlog; 4 to 53 are due.
+_FILL = [
+    """
+    INSERT INTO tocsin.subscribers (id, tenant_id, url, event_types, mode, idempotent, ordering, on_dead_letter,
+        max_concurrency, timeout_seconds, max_attempts, backoff_base_seconds, backoff_cap_seconds, deadline_seconds,
+        headers)
+    SELECT 's' || n, 'default', 'http://127.0.0.1:9/', '{other.*}', 'live', true,
+           CASE WHEN n = 54 THEN 'strict' ELSE 'none' END, 'block', 16, 15, 8, 1, 900, 259200, '{}'
+      FROM generate_series(1, 54) n
+    """,
+    """
+    INSERT INTO tocsin.lanes (subscriber, max_concurrency, state, next_due_at, origin, ordering)
+    SELECT row, 16, CASE row WHEN 3 THEN 'paused' ELSE 'active' END, now(), 'o' || row, ordering FROM tocsin.subscribers
+    """,
+    """
+    INSERT INTO tocsin.runs (id, job, run_id, cutoff, source, state)
+    SELECT lpad(to_hex(n), 32, '0')::uuid, 'j', n::text, now(), 'hmac', 'completed' FROM generate_series(1, 2000) n
+    """,
+    """
+    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, state, next_attempt_at, deadline_at, finished_at,
+        order_key)
+    SELECT gen_random_uuid(), k.subscriber, lpad(to_hex(n % 2000 + 1), 32, '0')::uuid, k.state,
+           now() + k.due * interval '1 second', now() + interval '3 days',
+           CASE WHEN k.state <> 'pending' THEN now() END, k.order_key
+      FROM (VALUES (1, 1000000, 'delivered', 0, NULL::bigint), (2, 200000, 'pending', 86400, NULL),
+                   (3, 200000, 'pending', 0, NULL), (54, 20000, 'pending', 0, 0))
+           AS k (subscriber, rows, state, due, order_key)
+     CROSS JOIN LATERAL generate_series(1, k.rows) n
+    """,
+    """
+    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, next_attempt_at, deadline_at)
+    SELECT gen_random_uuid(), 4 + n % 50, lpad(to_hex(n % 2000 + 1), 32, '0')::uuid, now(), now() + interval '3 days'
+      FROM generate_series(1, 20000) n
+    """,
+    """
+    INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, status, started_at,
+        duration_ms, worker)
+    SELECT row, 1, 1, 1, 'delivered', true, 200, now(), 1, 'w' FROM tocsin.deliveries WHERE subscriber = 1
+    """,
+]
+
+RUN = RunId(UUID(int=7))
+
+
+@dataclass
+class Plans:
+    """The plans that were caught, by the step during which their statement ran."""
+
+    caught: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    step: str = ""
+
+    def heard(self, _connection: object, message: Any) -> None:
+        """Keep a plan that the server reports."""
+        _, _, plan = str(message.message).partition("plan:")
+        if plan:
+            self.caught.append((self.step, json.loads(plan)["Plan"]))
+
+
+@asynccontextmanager
+async def explained(database: Database, plans: Plans) -> AsyncIterator[Tx]:
+    """A transaction that is rolled back, in which every statement's plan is caught with the rows it really touched."""
+    async with database.engine.connect() as conn:
+        driver: Any = (await conn.get_raw_connection()).driver_connection
+        for setting in ("log_min_duration = 0", "log_analyze = on", "log_timing = off", "log_format = json"):
+            await conn.execute(text("LOAD 'auto_explain'"))
+            await conn.execute(text(f"SET auto_explain.{setting}"))
+        await conn.execute(text("SET client_min_messages = log"))
+        driver.add_log_listener(plans.heard)
+        now = (await conn.execute(text("SELECT now()"))).scalar_one()
+        yield Tx(conn, now)
+        driver.remove_log_listener(plans.heard)
+        await conn.rollback()
+        await conn.invalidate()  # its settings must not meet anybody else
+
+
+def touched(plan: dict[str, Any]) -> dict[str, int]:
+    """How many rows of the big tables a plan read, found or not; a sequential scan counts as the whole table."""
+    rows: dict[str, int] = {}
+    for node in _nodes(plan):
+        table = node.get("Relation Name")
+        if table not in BIG or node["Node Type"] == "ModifyTable":
+            continue
+        removed = sum(value for name, value in node.items() if name.startswith("Rows Removed"))
+        if node["Node Type"] == "Seq Scan":
+            removed = 10**9
+        rows[table] = rows.get(table, 0) + int((node["Actual Rows"] + removed) * node["Actual Loops"])
+    return rows
+
+
+def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", []) for node in _nodes(child))]
+
+
+async def _fill(database: Database) -> None:
+    """Fill the tables with their indexes put aside, which is several times as fast."""
+    async with database.begin() as tx:
+        aside = (
+            await tx.conn.execute(
+                text(
+                    "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'tocsin' "
+                    "AND tablename IN ('deliveries', 'attempts') AND indexname LIKE 'ix%'"
+                )
+            )
+        ).all()
+        for index in aside:
+            await tx.conn.execute(text(f"DROP INDEX tocsin.{index.indexname}"))
+        for statement in _FILL:
+            await tx.conn.execute(text(statement))
+        for index in aside:
+            await tx.conn.execute(text(index.indexdef))
+    async with database.engine.connect() as conn:
+        await conn.execution_options(isolation_level="AUTOCOMMIT")
+        for table in ("deliveries", "attempts", "lanes", "subscribers", "runs"):
+            await conn.execute(text(f"VACUUM ANALYZE tocsin.{table}"))
+
+
+def _delivered(claimed: list[Claimed], tx: Tx) -> list[Settled]:
+    answer, decision = Answer(Outcome.DELIVERED, 200), Settlement(DeliveryState.DELIVERED, counted=True)
+    return [Settled(each, decision, answer, "w", tx.now) for each in claimed]
+
+
+async def _everything_hot(tx: Tx, plans: Plans) -> None:
+    """Each statement of the hot path once, on a batch."""
+    plans.step = "claim"
+    claimed = await deliveries.claim(tx, Appetite(batch=BATCH, share=BATCH), worker="w", lease_seconds=60)
+    assert len(claimed) == BATCH
+    plans.step = "settle"
+    assert len(await settlements.settle(tx, _delivered(claimed[: BATCH // 2], tx))) == BATCH // 2
+    plans.step = "lapse"
+    await tx.conn.execute(text("UPDATE tocsin.lanes SET lapse_at = now() WHERE leased > 0"))
+    plans.step = "lapse"
+    await deliveries.lapse(tx, worker="w2", lease_seconds=60, lanes=64)
+    plans.step = "promote"
+    await chains.promote(tx, [(SubscriberRow(54), 0)])
+    plans.step = "expire"
+    await endings.expire(tx, BATCH)
+    plans.step = "next"
+    await lanes.seconds_to_next(tx, [], [])
+    plans.step = "settle run"
+    await runs.settle(tx, [RUN])
+    plans.step = "run"
+    await views.run(tx, RUN)
+    plans.step = "list"
+    [*_, last] = await views_deliveries.page_of(tx, Sought(), Page(50))
+    plans.step = "list on"
+    await views_deliveries.page_of(tx, Sought(), Page(50, last.row - 500_000))
+    plans.step = "list of a subscriber"
+    await views_deliveries.page_of(tx, Sought(subscriber_id="s9"), Page(50))
+    plans.step = "list of a run"
+    await views_deliveries.page_of(tx, Sought(run=RUN), Page(50))
+
+
+ROOM = {
+    # A claim passes over what is leased in each of its 50 lanes, looks once for what comes next, and updates.
+    "claim": 5 * BATCH,
+    "settle": 2 * BATCH,
+    "lapse": 6 * BATCH,
+    "promote": 10,
+    "expire": 10,
+    "next": 0,
+    # 700 deliveries of this run, counted in an index.
+    "settle run": 10,
+    "run": 2_000,
+    "list": 200,
+    "list on": 200,
+    "list of a subscriber": 200,
+    "list of a run": 200,
+}
+
+
+@pytest.mark.timeout(300)
+async def test_at_a_million_finished_rows_every_hot_statement_touches_rows_by_the_batch(database: Database) -> None:
+    await _fill(database)
+    plans = Plans()
+    async with explained(database, plans) as tx:
+        await _everything_hot(tx, plans)
+    assert {step for step, _ in plans.caught} == set(ROOM)
+    read = {step: sum(sum(touched(plan).values()) for at, plan in plans.caught if at == step) for step in ROOM}
+    assert {step: rows for step, rows in read.items() if rows > ROOM[step]} == {}
