@@ -10,7 +10,7 @@ import httpx
 import typer
 
 from service import __version__
-from service.domain.errors import TocsinError, Unavailable
+from service.domain.errors import ConfigurationError, TocsinError, Unavailable
 from service.keyfiles import BOOTSTRAP_KEY_FILE
 from service.settings import read_secret
 
@@ -43,12 +43,13 @@ class Api:
 
         Raises:
             TocsinError: the address is no http or https URL.
+            ConfigurationError: the key cannot stand in a header.
 
         """
         self.url = url.rstrip("/")
         headers = {"user-agent": f"tocsin-cli/{__version__}"}
         if key:
-            headers["authorization"] = f"Bearer {key}"
+            headers["authorization"] = f"Bearer {_checked(key)}"
         try:
             self._client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False)
         except (httpx.InvalidURL, ValueError):
@@ -86,15 +87,18 @@ class Api:
         query = {name: value for name, value in (params or {}).items() if value is not None}
         try:
             answer = await self._client.request(method, path, params=query, json=body)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             detail = (
                 f"no Tocsin answers at {self._shown()} ({type(error).__name__}): start one with `tocsin up`, "
                 "or name its address with --url or TOCSIN_URL."
             )
             raise NobodyAnswers(detail) from None
-        if answer.is_success:
+        if not answer.is_success:
+            raise _refusal(answer)
+        try:
             return answer.json() if answer.content else None
-        raise _refusal(answer)
+        except ValueError:
+            raise _not_ours(answer) from None
 
     async def items(self, path: str, limit: int, params: Mapping[str, str | int | None]) -> list[dict[str, Any]]:
         """The newest `limit` items of a list, page by page."""
@@ -103,6 +107,8 @@ class Api:
         while len(found) < limit:
             page = {**params, "limit": min(_PAGE, limit - len(found)), "cursor": cursor}
             answer = await self.call("GET", path, params=page)
+            if not isinstance(answer, dict) or "items" not in answer:
+                raise TocsinError(f"what answers at {self._shown()} is not Tocsin.")
             found += answer["items"]
             cursor = answer["nextCursor"]
             if cursor is None:
@@ -125,13 +131,23 @@ def _refusal(answer: httpx.Response) -> TocsinError:
         detail = str(problem.get("detail") or problem.get("title"))
         faults = "; ".join(f"{fault['pointer']}: {fault['detail']}" for fault in problem.get("errors", []))
     except (ValueError, AttributeError, KeyError, TypeError):
-        detail, faults = f"the answer was HTTP {answer.status_code}, and not from Tocsin.", ""
+        return _not_ours(answer)
     text = f"{detail} ({faults})" if faults else detail
     if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         return Unavailable(text)
     if answer.status_code == httpx.codes.UNAUTHORIZED and "/ticks" not in answer.url.path:
         text += " Set TOCSIN_API_KEY to a key made with `tocsin keys create`."
     return ApiRefused(answer.status_code, text)
+
+
+def _not_ours(answer: httpx.Response) -> ApiRefused:
+    return ApiRefused(answer.status_code, f"the answer was HTTP {answer.status_code}, and not one of Tocsin's.")
+
+
+def _checked(key: str) -> str:
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigurationError("the API key is none: look at TOCSIN_API_KEY and TOCSIN_BOOTSTRAP_KEY.")
+    return key
 
 
 def api_key() -> str | None:

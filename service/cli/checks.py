@@ -127,18 +127,20 @@ async def _database(found: Examination, settings: Settings) -> None:
 async def _server(found: Examination, url: str) -> None:
     db = Database(url, pool_size=1)
     try:
-        before = datetime.now(UTC)
+        async with db.begin() as tx:
+            number = int((await tx.conn.execute(text("SHOW server_version_num"))).scalar_one())
+        before = datetime.now(UTC)  # connected by now, so that only one question and its answer lie in between
         async with db.begin() as tx:
             after = datetime.now(UTC)
-            version = str((await tx.conn.execute(text("SHOW server_version"))).scalar_one())
-        skew = (tx.now - (before + (after - before) / 2)).total_seconds()
     finally:
         await db.close()
-    major = int(version.split(".", maxsplit=1)[0].split(maxsplit=1)[0])
-    old = major < migrations.OLDEST_POSTGRESQL
-    mend = f": release {migrations.OLDEST_POSTGRESQL} or newer is needed" if old else ""
-    found.note("database", Status.FAIL if old else Status.OK, f"PostgreSQL {version}{mend}")
-    found.note("clock", *_skew(abs(skew)))
+    release, update = divmod(number, 10_000)
+    if release < migrations.OLDEST_POSTGRESQL:
+        mend = f"release {migrations.OLDEST_POSTGRESQL} or newer is needed"
+        found.note("database", Status.FAIL, f"PostgreSQL {release}.{update}: {mend}")
+    else:
+        found.note("database", Status.OK, f"PostgreSQL {release}.{update}")
+    found.note("clock", *_skew(abs((tx.now - (before + (after - before) / 2)).total_seconds())))
 
 
 def _skew(seconds: float) -> tuple[Status, str]:

@@ -49,7 +49,7 @@ async def _demo(stop: asyncio.Event, *, leave: bool) -> None:
     with stage(settings) as secret, listen_near(settings.host, settings.port) as bound:
         _say("Starting a PostgreSQL, the API, a worker and 25 receivers …")
         async with (
-            receivers(seen) as members,
+            receivers(secret, seen) as members,
             open_runtime(settings, migrate=True) as runtime,
             running(runtime, bound=bound, work=True) as parts,
         ):

@@ -1,6 +1,7 @@
 """The demo's subscribers: who they are, how their receivers behave, and what they were registered with."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+import hmac
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from service.cli import answers
 from service.cli.api import Api
 from service.cli.receiving import Receiver, Verdict
-from service.domain.signing import decode_secret
+from service.domain.signing import decode_secret, new_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Member:
     slug: str
     kind: Kind
     receiver: Receiver
+    secret: str = field(repr=False)
 
 
 def kind_of(slug: str) -> Kind:
@@ -78,9 +80,14 @@ def kind_of(slug: str) -> Kind:
 
 
 @asynccontextmanager
-async def receivers(seen: Seen) -> AsyncIterator[list[Member]]:
-    """Every receiver of the cast, each on a port of its own of this machine."""
-    members = list(_members(seen))
+async def receivers(root: bytes, seen: Seen) -> AsyncIterator[list[Member]]:
+    """Every receiver of the cast, each on a port of its own of this machine.
+
+    Their secrets come from `root`, the same in every demo: what an interrupted one left over still verifies.
+    """
+    members = [
+        _member(root, kind, f"{kind.slug}-{number}", seen) for kind in CAST for number in range(1, kind.count + 1)
+    ]
     try:
         for member in members:
             await member.receiver.start()
@@ -90,22 +97,20 @@ async def receivers(seen: Seen) -> AsyncIterator[list[Member]]:
             await member.receiver.close()
 
 
-def _members(seen: Seen) -> Iterator[Member]:
-    for kind in CAST:
-        for number in range(1, kind.count + 1):
-            yield Member(f"{kind.slug}-{number}", kind, Receiver(answers.parse(kind.script), report=seen.note))
+def _member(root: bytes, kind: Kind, slug: str, seen: Seen) -> Member:
+    secret = new_secret(hmac.digest(root, slug.encode(), "sha256"))
+    receiver = Receiver(answers.parse(kind.script), secrets=[decode_secret(secret)], report=seen.note)
+    return Member(slug, kind, receiver, secret)
 
 
 async def register(api: Api, members: list[Member]) -> None:
-    """Register each subscriber over HTTP and give its receiver the secret to verify with."""
+    """Register each subscriber over HTTP, or tell where it is now."""
     for member in members:
         wanted = {
             "url": f"http://127.0.0.1:{member.receiver.port}/hooks/{member.slug}",
             "eventTypes": ["shipment.*"],
+            "secret": member.secret,
+            "timeoutSeconds": 5,
             **member.kind.policy,
         }
-        path = f"/v1/subscribers/{member.slug}"
-        stored = await api.call("PUT", path, body=wanted)
-        if not stored.get("secret"):  # it is there from an earlier demo; a secret is shown only when it is new
-            stored = await api.call("POST", f"{path}/rotate-secret", body={"graceSeconds": 0})
-        member.receiver.secrets = (decode_secret(stored["secret"]),)
+        await api.call("PUT", f"/v1/subscribers/{member.slug}", body=wanted)

@@ -65,6 +65,7 @@ def stage_settings() -> Settings:
         encryption_keys=(),
         egress_allow=_LOOPBACK,
         egress_deny=(),
+        lease_seconds=10,  # a demo that was killed is taken up again before anybody grows impatient
         drain_seconds=5,
     )
     home = settings.data_dir.expanduser().resolve() / "demo"

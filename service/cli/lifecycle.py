@@ -26,6 +26,9 @@ _GRACE_SECONDS = 5
 
 _BACKLOG = 2048
 
+_ONE_STROKE_SECONDS = 0.3
+"""One Ctrl-C may arrive twice, from the terminal and from a wrapper that passes it on; both together are one."""
+
 Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
@@ -70,33 +73,57 @@ async def worker_process(stop: asyncio.Event, *, settings: Settings) -> None:
 @asynccontextmanager
 async def running(runtime: Runtime, *, bound: socket | None, work: bool) -> AsyncIterator[Parts]:
     """Run the API on a bound socket and, with `work`, a worker; leaving stops them in order, an error at once."""
-    app = create_app(runtime) if bound is not None else None
-    server = _ApiServer(app) if app is not None else None
-    if bound is not None:
-        bound.listen(_BACKLOG)  # before the first log line says so: connections queue until uvicorn takes them
-    enough = asyncio.Event()
-    serving = asyncio.create_task(server.serve(sockets=[bound])) if server and bound else None
-    working = asyncio.create_task(runtime.worker().run(enough)) if work else None
-    tasks = tuple(task for task in (serving, working) if task is not None)
+    api = _Api(runtime, bound) if bound is not None else None
+    worker = _Work(runtime) if work else None
+    tasks = tuple(part.task for part in (worker, api) if part is not None)
     try:
         yield Parts(tasks)
-        if app is not None:
-            state_of(app).draining = True
-        enough.set()
-        if working is not None:
-            await working
-        if server is not None and serving is not None:
-            server.stop()
-            await serving
+        if api is not None:
+            api.withdraw()
+        if worker is not None:
+            await worker.finish()
+        if api is not None:
+            await api.finish()
     finally:
-        if server is not None:
-            server.stop(at_once=True)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _ApiServer(uvicorn.Server):
+class _Work:
+    """The worker of this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._enough = asyncio.Event()
+        self.task = asyncio.create_task(runtime.worker().run(self._enough))
+
+    async def finish(self) -> None:
+        """Let it claim no more and finish what is in flight, as far as TOCSIN_DRAIN_SECONDS allow."""
+        self._enough.set()
+        await self.task
+
+
+class _Api:
+    """The API of this process."""
+
+    def __init__(self, runtime: Runtime, bound: socket) -> None:
+        bound.listen(_BACKLOG)  # now, so that whoever was told the address can connect; uvicorn takes it from there
+        app = create_app(runtime)
+        self._state = state_of(app)
+        self._server = _Server(app)
+        self.task = asyncio.create_task(self._server.serve(sockets=[bound]))
+
+    def withdraw(self) -> None:
+        """Say that no more traffic is wanted, and go on answering."""
+        self._state.draining = True
+
+    async def finish(self) -> None:
+        """Take no more connections and finish the answers that are under way."""
+        self._server.should_exit = True
+        await self.task
+
+
+class _Server(uvicorn.Server):
     """Uvicorn that leaves the signals to this process, which has a worker and a database to stop as well."""
 
     def __init__(self, app: FastAPI) -> None:
@@ -118,11 +145,6 @@ class _ApiServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
-
-    def stop(self, *, at_once: bool = False) -> None:
-        """Take no more connections; finish what is under way, or not even that."""
-        self.should_exit = True
-        self.force_exit = at_once
 
 
 def listen(host: str, port: int) -> socket:
@@ -174,15 +196,18 @@ def run_process(main: Main) -> None:
 async def _with_signals(main: Main) -> None:
     stop = asyncio.Event()
     task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    patience_ends = 0.0
 
     def on_signal() -> None:
+        nonlocal patience_ends
         if not stop.is_set():
             log.info("process.stopping", effect="what is in flight finishes; a second signal stops at once")
             stop.set()
-        elif task is not None:
+            patience_ends = loop.time() + _ONE_STROKE_SECONDS
+        elif task is not None and loop.time() > patience_ends:
             task.cancel()
 
-    loop = asyncio.get_running_loop()
     for number in (SIGINT, SIGTERM):
         loop.add_signal_handler(number, on_signal)
     try:

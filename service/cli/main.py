@@ -52,6 +52,12 @@ class Commands(TyperGroup):
         command.name = cmd_name
         return command
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse what is no UTF-8 here, once for every command."""
+        if any(not _is_utf8(argument) for argument in args):
+            ctx.fail("The arguments have to be UTF-8.")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a refusal is one line on stderr and exit code 1."""
         try:
@@ -61,6 +67,11 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             complain("stopped before it was done.")
         raise typer.Exit(EXIT_FAILED)
+
+
+def _is_utf8(argument: str) -> bool:
+    """Whether it has no lone surrogate, which is how Python passes on bytes that are no UTF-8."""
+    return not any("\ud800" <= char <= "\udfff" for char in argument)
 
 
 app = command_app(cls=Commands, no_args_is_help=True)

@@ -56,7 +56,7 @@ class _Request:
 
 
 class Receiver:
-    """One listening port. `secrets` may be set after the start, because Tocsin shows a secret only at registration."""
+    """One listening port; a signature by any of `secrets` is right, and without secrets none is looked at."""
 
     def __init__(
         self, script: Script, *, secrets: Sequence[bytes] = (), report: Callable[[Verdict], None] | None = None

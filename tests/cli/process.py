@@ -65,7 +65,11 @@ class Process:
 
     async def ended(self, *, seconds: float = 30) -> int:
         """Wait for its end and give its exit code."""
-        code = await asyncio.wait_for(self.process.wait(), seconds)
+        try:
+            code = await asyncio.wait_for(self.process.wait(), seconds)
+        except TimeoutError:
+            message = f"not ended within {seconds} s; it said {self.out[-5:]} {self.err[-5:]}"
+            raise AssertionError(message) from None
         await asyncio.gather(*self.readers)
         return code
 

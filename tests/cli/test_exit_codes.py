@@ -6,6 +6,7 @@ import pytest
 
 from service.cli.main import COMMANDS
 from tests.cli import inside, process
+from tests.receivers import Receiver, answer
 
 DATABASE = "postgresql://u:pw@127.0.0.1:9/d"
 NOWHERE = "http://127.0.0.1:9"
@@ -21,6 +22,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "the address is none": (("runs", "--url", "ftp://x"), {}, "http://HOST:PORT"),
     "the address lacks http": (("deliveries", "--url", "localhost:8080"), {}, "http://HOST:PORT"),
     "the key's file is not there": (("runs",), {"TOCSIN_API_KEY": "file:/nowhere"}, "cannot be read"),
+    "the key is none": (("runs",), {"TOCSIN_API_KEY": "two words"}, "TOCSIN_API_KEY"),
     "the secret's variable is not set": (TICK, {}, "the environment variable S is not set"),
     "the secret's file is not there": ((*SIGN, "--secret", "file:/nowhere"), {}, "cannot be read"),
     "the secret itself is given": ((*SIGN, "--secret", "hunter2hunter2"), {}, "env:NAME or file:PATH"),
@@ -43,6 +45,15 @@ def test_a_refusal_is_one_line_and_exit_code_1(case: str, tmp_path: Path) -> Non
     assert done.out == ""
     assert "hunter2" not in done.err
     assert "pw@" not in done.err
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"{}", b"[]", b"\xff"])
+async def test_an_answer_that_is_not_from_tocsin_is_a_refusal_too(body: bytes) -> None:
+    async with Receiver(then=answer(200, body=body)) as elsewhere:
+        done = await inside.call("runs", "--url", elsewhere.url)
+    assert done.code == 1
+    assert "Tocsin" in done.err
+    assert done.out == ""
 
 
 @pytest.mark.parametrize(
@@ -68,6 +79,7 @@ async def test_a_process_that_cannot_start_says_why_in_its_last_line(
         (),
         ("nonsense",),
         ("sign", "j"),
+        ("sign", "j", "\udcff", "c"),
         ("runs", "--limit", "0"),
         ("runs", "--limit", "many"),
         ("run",),
