@@ -48,8 +48,7 @@ lock: ## Write the hashed locks anew from pyproject.toml (needs uv on the PATH)
 LOCK_FLAGS := --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 
-bench: $(STAMP) ## Run the benchmarks
-	@test -f bench/__main__.py || { echo 'There is no benchmark in bench/ yet.' >&2; exit 1; }
+bench: $(STAMP) ## Measure: floors, drains, claims, memory (see docs/benchmarks.md)
 	$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove .venv, caches and build output (not .tocsin, which holds data)

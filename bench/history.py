@@ -23,13 +23,15 @@ _EVENTS = """
 _DELIVERIES = """
     INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, state, attempt_count, generation_attempts,
                                    next_attempt_at, deadline_at, finished_at)
-    SELECT e.id, s.row, e.run_id, CAST(:state AS text), CAST(:attempts AS int), CAST(:attempts AS int), now() + make_interval(secs => :ahead),
-           now() + interval '3 days', CASE WHEN CAST(:state AS text) <> 'pending' THEN now() END
+    SELECT e.id, s.row, e.run_id, CAST(:state AS text), CAST(:attempts AS int), CAST(:attempts AS int),
+           now() + make_interval(secs => :ahead), now() + interval '3 days',
+           CASE WHEN CAST(:state AS text) <> 'pending' THEN now() END
       FROM (SELECT row, row_number() OVER (ORDER BY row) - 1 AS k
               FROM tocsin.subscribers WHERE starts_with(id, :lanes)) s
      CROSS JOIN generate_series(0, CAST(:count AS int) - 1) j
       JOIN (SELECT id, run_id, row_number() OVER (ORDER BY id) - 1 AS n FROM tocsin.events WHERE version = 2) e
-        ON e.n = (CAST(:first AS int) + s.k * CAST(:stride AS int) + j) % (SELECT count(*) FROM tocsin.events WHERE version = 2)
+        ON e.n = (CAST(:first AS int) + s.k * CAST(:stride AS int) + j)
+               % (SELECT count(*) FROM tocsin.events WHERE version = 2)
      ORDER BY j, s.row
 """
 

@@ -1,10 +1,8 @@
 """One database with a small Tocsin in it: subscribers, runs, and a backlog that is let go all at once."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +10,7 @@ from sqlalchemy import text
 from uuid_utils.compat import uuid7
 
 from bench import bodies
-from bench.processes import PATIENCE_SECONDS, Failed
+from bench.waiting import until
 from service.domain.model import RunId, RunSource
 from service.domain.subscriber import Wanted
 from service.flow import control_subscribers
@@ -28,7 +26,6 @@ LOOPBACK = "127.0.0.0/8"
 JOB = "bench.tick"
 _PAGE = 500
 _LEASE_SECONDS = 60.0
-_POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +112,12 @@ class House:
         )
 
     async def until(self, question: str, **values: object) -> None:
-        """Ask until the answer is true.
+        """Wait until the answer, the one value of one row, is true."""
 
-        Raises:
-            Failed: it never was.
+        async def answered() -> bool:
+            return bool((await self.execute(question, **values))[0][0])
 
-        """
-        end = monotonic() + PATIENCE_SECONDS
-        while not (await self.execute(question, **values))[0][0]:
-            if monotonic() > end:
-                raise Failed(f"waited {PATIENCE_SECONDS:g} s for: {question}")
-            await asyncio.sleep(_POLL_SECONDS)
+        await until(answered, question)
 
     async def keys(self, subscribers: str) -> set[str]:
         """The webhook-ids of everything that is for these subscribers."""

@@ -11,19 +11,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Self
 
+from bench.waiting import Failed, until
+
 ROOT = Path(__file__).resolve().parent.parent
 ORIGINS = 4
 """So many loopback addresses the receiver has; to Tocsin, and to every client's pool, each is a destination."""
 SILENT = "127.0.0.99"
 """Where nobody ever gets an answer: a destination of its own, as a subscriber that hangs is."""
-PATIENCE_SECONDS = 120.0
-"""What has not happened by then will not."""
-_POLL_SECONDS = 0.02
 _END_SECONDS = 40
-
-
-class Failed(Exception):
-    """What was measured did not do what it has to, so that no figure of it counts."""
 
 
 @asynccontextmanager
@@ -119,12 +114,11 @@ class Receiver:
             Failed: they never came.
 
         """
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while await self.count() < requests:
-                    await asyncio.sleep(_POLL_SECONDS)
-        except TimeoutError:
-            raise Failed(f"after {PATIENCE_SECONDS:g} s only {await self.count()} of {requests} came") from None
+
+        async def all_came() -> bool:
+            return await self.count() >= requests
+
+        await until(all_came, f"{requests} requests")
 
     async def hanging(self) -> int:
         """How many requests were left without an answer since the last reset."""

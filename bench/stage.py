@@ -10,10 +10,10 @@ from time import monotonic
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bench import bodies
 from bench.figures import FIGURES
 from bench.house import JOB, LOOPBACK, House
-from bench.processes import ORIGINS, Failed, Receiver, tocsin
+from bench.processes import ORIGINS, Receiver, tocsin
+from bench.waiting import Failed
 from service import migrations
 from service.embedded import EmbeddedPostgres
 from service.store.database import Database

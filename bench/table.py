@@ -13,6 +13,8 @@ from rich.table import Table
 from bench.figures import FIGURES, Figure, Ratio, Samples
 
 _WIDTH = 120
+_WHOLE = 100
+"""From here on, a figure is shown without decimals."""
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -96,4 +98,4 @@ def _short(value: float) -> float:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    return f"{value:,.1f}" if value < _WHOLE else f"{value:,.0f}"

@@ -5,9 +5,9 @@ from time import monotonic
 from bench import history
 from bench.figures import p95
 from bench.house import House
-from bench.processes import Failed
 from bench.sizes import Sizes
 from bench.stage import Stage
+from bench.waiting import Failed
 from service.domain.model import Answer, Claimed, DeliveryState, Outcome, Settlement
 from service.store import deliveries, settlements
 from service.store.database import Tx

@@ -3,9 +3,9 @@
 from time import monotonic
 
 from bench.house import House
-from bench.processes import Failed
 from bench.sizes import Sizes
 from bench.stage import Stage
+from bench.waiting import Failed
 from service.domain.model import RunId
 from service.store.fan_out import MAX_ROWS
 

@@ -5,9 +5,9 @@ from time import monotonic
 
 from bench import history
 from bench.house import House
-from bench.processes import Failed
 from bench.sizes import Sizes
 from bench.stage import Stage
+from bench.waiting import Failed
 from service.store.views import Page
 from service.store.views_deliveries import Sought, page_of
 
@@ -19,7 +19,8 @@ async def measure(stage: Stage, sizes: Sizes) -> None:
     _, full = await history.claims(stage, sizes)
     async with stage.house(full) as house:
         [(after,)] = await house.execute(
-            "SELECT row FROM tocsin.deliveries ORDER BY row DESC OFFSET :seen LIMIT 1", seen=(sizes.page - 1) * _LIMIT - 1
+            "SELECT row FROM tocsin.deliveries ORDER BY row DESC OFFSET :seen LIMIT 1",
+            seen=(sizes.page - 1) * _LIMIT - 1,
         )
         first, deep = Page(_LIMIT), Page(_LIMIT, after)
         await _read(house, first)

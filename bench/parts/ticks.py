@@ -11,9 +11,10 @@ from uuid_utils.compat import uuid7
 
 from bench.figures import p95
 from bench.house import JOB, House
-from bench.processes import Failed, free_port, tocsin
+from bench.processes import free_port, tocsin
 from bench.sizes import Sizes
 from bench.stage import TICK_SECRET, Stage
+from bench.waiting import Failed, until
 from service.domain.signing import tick_signature
 from service.domain.timestamps import format_rfc3339
 
@@ -73,14 +74,15 @@ def _tick() -> bytes:
 
 async def _up(client: Client, url: str) -> None:
     """Wait until the API answers."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.get(f"{url}/readyz").build().send()
-            except PyreqwestError:
-                await asyncio.sleep(0.1)
-            else:
-                return
+
+    async def answers() -> bool:
+        try:
+            await client.get(f"{url}/readyz").build().send()
+        except PyreqwestError:
+            return False
+        return True
+
+    await until(answers, "the API")
 
 
 async def _check_unfinished(house: House) -> None:

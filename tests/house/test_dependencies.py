@@ -33,7 +33,8 @@ def imported(*folders: str) -> set[str]:
                     found.update(name.name for name in node.names)
                 case ast.ImportFrom(module=str(module), level=0):
                     found.add(module)
-    modules = {name.split(".")[0] for name in found} - set(sys.stdlib_module_names) - {"service", "tests", "examples"}
+    ours = {"bench", "examples", "service", "tests"}
+    modules = {name.split(".")[0] for name in found} - set(sys.stdlib_module_names) - ours
     return {providers[module][0].lower().replace("_", "-") for module in modules}
 
 
@@ -41,8 +42,8 @@ def test_all_that_the_service_imports_is_declared() -> None:
     assert imported("service", "alembic") - RUNTIME == set()
 
 
-def test_all_that_the_tests_import_is_declared() -> None:
-    assert imported("tests") - RUNTIME - DEVELOPMENT == set()
+def test_all_that_tests_and_benchmarks_import_is_declared() -> None:
+    assert imported("tests", "bench") - RUNTIME - DEVELOPMENT == set()
 
 
 def test_every_dependency_has_its_reason() -> None:

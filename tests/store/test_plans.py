@@ -22,50 +22,56 @@ from service.store.views import Page
 from service.store.views_deliveries import Sought
 
 BATCH = 100
-BIG = ("deliveries", "attempts", "events")
+BIG = ("deliveries", "attempts")
 
-# Subscriber 1 has finished deliveries, 2 has them in the future, 3 is paused with a backlog; 4 to 53 are due.
+# Every delivery is of one of 1,000 events: subscribers 1-1000 are through with them, 1001-1200 get them tomorrow,
+# 1201-1400 are paused, 1401 is a strict lane, and 50 more are due.
 _FILL = [
     """
     INSERT INTO tocsin.subscribers (id, tenant_id, url, event_types, mode, idempotent, ordering, on_dead_letter,
         max_concurrency, timeout_seconds, max_attempts, backoff_base_seconds, backoff_cap_seconds, deadline_seconds,
         headers)
     SELECT 's' || n, 'default', 'http://127.0.0.1:9/', '{other.*}', 'live', true,
-           CASE WHEN n = 54 THEN 'strict' ELSE 'none' END, 'block', 16, 15, 8, 1, 900, 259200, '{}'
-      FROM generate_series(1, 54) n
+           CASE WHEN n = 1401 THEN 'strict' ELSE 'none' END, 'block', 16, 15, 8, 1, 900, 259200, '{}'
+      FROM generate_series(1, 1451) n
     """,
     """
     INSERT INTO tocsin.lanes (subscriber, max_concurrency, state, next_due_at, origin, ordering)
-    SELECT row, 16, CASE row WHEN 3 THEN 'paused' ELSE 'active' END, now(), 'o' || row, ordering FROM tocsin.subscribers
+    SELECT row, 16, CASE WHEN row BETWEEN 1201 AND 1400 THEN 'paused' ELSE 'active' END,
+           CASE WHEN row <= 1000 THEN 'infinity' WHEN row <= 1200 THEN now() + interval '1 day' ELSE now() END,
+           'o' || row, ordering
+      FROM tocsin.subscribers
     """,
     """
     INSERT INTO tocsin.runs (id, job, run_id, cutoff, source, state)
     SELECT lpad(to_hex(n), 32, '0')::uuid, 'j', n::text, now(), 'hmac', 'completed' FROM generate_series(1, 2000) n
     """,
     """
-    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, state, next_attempt_at, deadline_at, finished_at,
-        order_key)
-    SELECT gen_random_uuid(), k.subscriber, lpad(to_hex(n % 2000 + 1), 32, '0')::uuid, k.state,
-           now() + k.due * interval '1 second', now() + interval '3 days',
-           CASE WHEN k.state <> 'pending' THEN now() END, k.order_key
-      FROM (VALUES (1, 1000000, 'delivered', 0, NULL::bigint), (2, 200000, 'pending', 86400, NULL),
-                   (3, 200000, 'pending', 0, NULL), (54, 20000, 'pending', 0, 0))
-           AS k (subscriber, rows, state, due, order_key)
-     CROSS JOIN LATERAL generate_series(1, k.rows) n
+    INSERT INTO tocsin.events (id, tenant_id, type, subject, version, topics, body, body_sha256, data_sha256,
+        fanned_out_at)
+    SELECT lpad(to_hex(n), 32, '0')::uuid, 'default', 'a.b', 's' || n, 1, '{*}', '{}', '', '', now()
+      FROM generate_series(1, 1000) n
     """,
     """
-    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, next_attempt_at, deadline_at)
-    SELECT gen_random_uuid(), 4 + n % 50, lpad(to_hex(n % 2000 + 1), 32, '0')::uuid, now(), now() + interval '3 days'
-      FROM generate_series(1, 20000) n
+    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, state, next_attempt_at, deadline_at, finished_at,
+        order_key)
+    SELECT lpad(to_hex(n), 32, '0')::uuid, s, lpad(to_hex((n + s) % 2000 + 1), 32, '0')::uuid, k.state,
+           CASE WHEN k.order_key = 0 AND n > 1 THEN 'infinity' ELSE now() + k.due * interval '1 second' END,
+           now() + interval '3 days',
+           CASE WHEN k.state <> 'pending' THEN now() END, k.order_key
+      FROM (VALUES (1, 1000, 'delivered', 0, NULL::bigint), (1001, 1200, 'pending', 86400, NULL),
+                   (1201, 1400, 'pending', 0, NULL), (1401, 1401, 'pending', 0, 0), (1402, 1451, 'pending', 0, NULL))
+           AS k (first, last, state, due, order_key)
+     CROSS JOIN LATERAL generate_series(k.first, k.last) s CROSS JOIN generate_series(1, 1000) n
     """,
     """
     INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, status, started_at,
         duration_ms, worker)
-    SELECT row, 1, 1, 1, 'delivered', true, 200, now(), 1, 'w' FROM tocsin.deliveries WHERE subscriber = 1
+    SELECT row, 1, 1, 1, 'delivered', true, 200, now(), 1, 'w' FROM tocsin.deliveries WHERE state = 'delivered'
     """,
 ]
 
-RUN = RunId(UUID(int=7))
+RUN = RunId(UUID(int=77))
 
 
 @dataclass
@@ -74,6 +80,11 @@ class Plans:
 
     caught: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     step: str = ""
+
+    async def begin(self, tx: Tx, step: str) -> None:
+        """Let the plans of the last step come in, which the driver hands over behind its answer; then begin another."""
+        await tx.conn.execute(text("SELECT 1"))
+        self.step = step
 
     def heard(self, _connection: object, message: Any) -> None:
         """Keep a plan that the server reports."""
@@ -136,7 +147,7 @@ async def _fill(database: Database) -> None:
             await tx.conn.execute(text(index.indexdef))
     async with database.engine.connect() as conn:
         await conn.execution_options(isolation_level="AUTOCOMMIT")
-        for table in ("deliveries", "attempts", "lanes", "subscribers", "runs"):
+        for table in ("deliveries", "attempts", "events", "lanes", "subscribers", "runs"):
             await conn.execute(text(f"VACUUM ANALYZE tocsin.{table}"))
 
 
@@ -147,33 +158,33 @@ def _delivered(claimed: list[Claimed], tx: Tx) -> list[Settled]:
 
 async def _everything_hot(tx: Tx, plans: Plans) -> None:
     """Each statement of the hot path once, on a batch."""
-    plans.step = "claim"
+    await plans.begin(tx, "claim")
     claimed = await deliveries.claim(tx, Appetite(batch=BATCH, share=BATCH), worker="w", lease_seconds=60)
-    assert len(claimed) == BATCH
-    plans.step = "settle"
+    assert len(claimed) == 99 + 100  # a batch, of which one head has its chain behind it
+    await plans.begin(tx, "settle")
     assert len(await settlements.settle(tx, _delivered(claimed[: BATCH // 2], tx))) == BATCH // 2
-    plans.step = "lapse"
     await tx.conn.execute(text("UPDATE tocsin.lanes SET lapse_at = now() WHERE leased > 0"))
-    plans.step = "lapse"
+    await plans.begin(tx, "lapse")
     await deliveries.lapse(tx, worker="w2", lease_seconds=60, lanes=64)
-    plans.step = "promote"
-    await chains.promote(tx, [(SubscriberRow(54), 0)])
-    plans.step = "expire"
+    await plans.begin(tx, "promote")
+    await chains.promote(tx, [(SubscriberRow(1401), 0)])
+    await plans.begin(tx, "expire")
     await endings.expire(tx, BATCH)
-    plans.step = "next"
+    await plans.begin(tx, "next")
     await lanes.seconds_to_next(tx, [], [])
-    plans.step = "settle run"
+    await plans.begin(tx, "settle run")
     await runs.settle(tx, [RUN])
-    plans.step = "run"
+    await plans.begin(tx, "run")
     await views.run(tx, RUN)
-    plans.step = "list"
+    await plans.begin(tx, "list")
     [*_, last] = await views_deliveries.page_of(tx, Sought(), Page(50))
-    plans.step = "list on"
+    await plans.begin(tx, "list on")
     await views_deliveries.page_of(tx, Sought(), Page(50, last.row - 500_000))
-    plans.step = "list of a subscriber"
-    await views_deliveries.page_of(tx, Sought(subscriber_id="s9"), Page(50))
-    plans.step = "list of a run"
+    await plans.begin(tx, "list of a subscriber")
+    await views_deliveries.page_of(tx, Sought(subscriber_id="s900"), Page(50))
+    await plans.begin(tx, "list of a run")
     await views_deliveries.page_of(tx, Sought(run=RUN), Page(50))
+    await plans.begin(tx, "")
 
 
 ROOM = {
@@ -200,6 +211,6 @@ async def test_at_a_million_finished_rows_every_hot_statement_touches_rows_by_th
     plans = Plans()
     async with explained(database, plans) as tx:
         await _everything_hot(tx, plans)
-    assert {step for step, _ in plans.caught} == set(ROOM)
+    assert {step for step, _ in plans.caught} >= set(ROOM)
     read = {step: sum(sum(touched(plan).values()) for at, plan in plans.caught if at == step) for step in ROOM}
     assert {step: rows for step, rows in read.items() if rows > ROOM[step]} == {}
