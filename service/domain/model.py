@@ -67,6 +67,8 @@ class HeldBy(StrEnum):
     PREDECESSOR = "predecessor"
     CIRCUIT_OPEN = "circuit-open"
     THROTTLED = "throttled"
+    LANE_FULL = "lane-full"
+    """As many requests as the subscriber allows are in flight; not in the contract's list, and due all the same."""
 
 
 class RunSource(StrEnum):

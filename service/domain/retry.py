@@ -59,7 +59,8 @@ def settle(answer: Answer, policy: Policy, budget: Budget, draw: float) -> Settl
     if outcome is Outcome.INTERRUPTED:
         return Settlement(DeliveryState.PENDING, counted=False, delay=0.0)
     if outcome is Outcome.INTERNAL:
-        return Settlement(DeliveryState.PENDING, counted=False, delay=INTERNAL_PAUSE_SECONDS)
+        delay = max(answer.retry_after or 0.0, INTERNAL_PAUSE_SECONDS)
+        return Settlement(DeliveryState.PENDING, counted=False, delay=delay, throttle=answer.retry_after)
     return _retry(answer, policy, budget, draw)
 
 

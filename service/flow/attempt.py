@@ -31,6 +31,9 @@ log = structlog.get_logger()
 LEASE_MARGIN = 1 / 12
 """An attempt starts only when its lease outlives its deadline by this part, so that the answer can still be settled."""
 
+UNREADABLE_SECONDS = 60.0
+"""How long a lane waits before its subscriber's secret is tried again."""
+
 _NO_POLICY = Policy()
 """Stands in where no subscriber could be read; outcomes of our own are treated alike by every policy."""
 
@@ -99,7 +102,9 @@ class Attempts:
         if claimed.lapsed is not None:
             return Answer(Outcome.IN_DOUBT, detail="the lease ran out: the worker died or lost the database")
         if to is None or to.unreadable:
-            return Answer(Outcome.INTERNAL, detail="secret-unreadable" if to else "subscriber-unreadable")
+            # The lane waits as a whole: nothing in it can be signed until an operator has put the keys right.
+            detail = "secret-unreadable" if to else "subscriber-unreadable"
+            return Answer(Outcome.INTERNAL, detail=detail, retry_after=UNREADABLE_SECONDS)
         if self._shadow or to.mode is Mode.SHADOW:
             return Answer(Outcome.SHADOW)
         if clock.elapsed() + to.timeout_seconds > clock.lease_seconds * (1 - LEASE_MARGIN):
@@ -111,9 +116,10 @@ class Attempts:
         budget = retry.Budget(claimed.generation_attempts, claimed.seconds_left - clock.elapsed())
         policy = item.destination.policy if item.destination else _NO_POLICY
         decision = retry.settle(answer, policy, budget, self._draw())
+        slug = item.destination.slug if item.destination else None
         if claimed.lapsed:
-            return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at)
-        return Settled(claimed, decision, answer, self._worker, started)
+            return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at, slug)
+        return Settled(claimed, decision, answer, self._worker, started, slug)
 
     def _untried(self, claimed: Claimed, clock: Clock, state: DeliveryState, reason: str | None = None) -> Settled:
         return Settled(claimed, Settlement(state, counted=False, reason=reason), None, self._worker, clock.now())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from service.domain.errors import Contended, Unavailable
+from service.domain.identifiers import delivery_id
 from service.domain.model import DeliveryRow, DeliveryState, SubscriberRow
 from service.store import audit, lanes, runs, settlements
 from service.store.database import Database, Tx
@@ -127,8 +128,8 @@ def _tell(item: Settled, *, late: bool) -> None:
     claimed, answer = item.claimed, item.answer
     log.info(
         "delivery.attempted" if answer else "delivery.expired",
-        event_id=str(claimed.event_id),
-        subscriber=claimed.subscriber,
+        delivery=delivery_id(claimed.event_id, claimed.subscriber),
+        subscriber=item.slug,
         run=str(claimed.run_id) if claimed.run_id else None,
         generation=claimed.generation,
         attempt=claimed.attempt_count + 1,

@@ -33,6 +33,7 @@ class Worker:
         self._doorbell = doorbell
         self._discovery = discovery
         self._dispatcher = dispatcher
+        self._away = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then claim nothing more, let what is in flight finish, and give back the rest."""
@@ -58,8 +59,22 @@ class Worker:
         """Call `once` as long as it finds something; then rest until rung."""
         async with self._doorbell.bell() as bell:
             while True:
-                if not await _reachable(once, default=False):
+                if not await self._reachable(once, default=False):
                     await bell.wait(rest_seconds)
+
+    async def _reachable(self, call: Callable[[], Awaitable[T]], default: T) -> T:
+        """What the call returns; `default` while the database is away: the worker waits and goes on by itself."""
+        try:
+            result = await call()
+        except Unavailable as error:
+            if not self._away:
+                log.warning("database.away", detail=error.detail)
+            self._away = True
+            return default
+        if self._away:
+            log.info("database.back")
+        self._away = False
+        return result
 
     async def _dispatch(self, stop: asyncio.Event) -> None:
         async with self._doorbell.bell() as bell:
@@ -71,21 +86,12 @@ class Worker:
 
     async def _turn(self, bell: Bell) -> None:
         room = min(self._dispatcher.room, self._dispatcher.limits.claim_batch)
-        taken = await _reachable(partial(self._dispatcher.take, room), default=0) if room > 0 else 0
+        taken = await self._reachable(partial(self._dispatcher.take, room), default=0) if room > 0 else 0
         if taken:
             # The settler rings when the next results are written: then a whole batch has room again.
             await bell.wait(GATHER_SECONDS)
         else:
-            await bell.wait(await _reachable(self._dispatcher.seconds_to_next, default=POLL_SECONDS))
-
-
-async def _reachable(call: Callable[[], Awaitable[T]], default: T) -> T:
-    """What the call returns; `default` while the database is away, so that the worker waits and goes on by itself."""
-    try:
-        return await call()
-    except Unavailable:
-        log.warning("database.away")
-        return default
+            await bell.wait(await self._reachable(self._dispatcher.seconds_to_next, default=POLL_SECONDS))
 
 
 async def _ring_when_set(stop: asyncio.Event, bell: Bell) -> None:

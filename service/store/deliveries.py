@@ -226,5 +226,5 @@ async def lapse(tx: Tx, *, worker: str, lease_seconds: float, lanes: int) -> lis
     await tx.conn.execute(_IN_ORDER)
     rows = await tx.conn.execute(_LAPSE, {"lanes": due, "worker": worker, "lease": float(lease_seconds)})
     return sorted(
-        (Claimed(*row[:-3], Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
+        (Claimed(*row[:-3], lapsed=Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
     )

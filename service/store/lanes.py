@@ -88,7 +88,7 @@ async def disable_failing(tx: Tx, *, seconds: float, reason: str) -> list[str]:
 
 # A batch of results meets the breaker here, under the lane's lock. `trailing` counts the transient failures behind the
 # last sign of life, `alive` says whether there was one. With a sign of life an open lane closes, but its ramp lets out
-# only twice as much a batch until the limit is reached.
+# only twice as much a batch until the limit is reached; so it does behind a throttle.
 _WAKE = text(f"""
     WITH heard AS (
         SELECT l.subscriber, t.released, t.released_late, t.throttle, t.alive, t.failed, t.draw,
@@ -112,7 +112,7 @@ _WAKE = text(f"""
                                  (0.5 + h.draw / 2)
                                  * least({PROBE_CAP_SECONDS}, {PROBE_BASE_SECONDS} * 2.0 ^ least(l.probes, 30)))
                              ELSE l.open_until END,
-           ramp = CASE WHEN h.failures >= {FAILURES_TO_OPEN} THEN 1
+           ramp = CASE WHEN h.failures >= {FAILURES_TO_OPEN} OR h.throttle IS NOT NULL THEN 1
                        WHEN NOT h.alive THEN l.ramp
                        WHEN h.was_open THEN 2
                        WHEN l.ramp * 2 >= l.max_concurrency THEN NULL

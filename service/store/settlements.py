@@ -41,6 +41,8 @@ class Settled:
     answer: Answer | None
     worker: str
     started_at: datetime
+    slug: str | None = None
+    """The subscriber's id, for the log; None where the subscriber could not be read."""
 
 
 _COLUMNS: Mapping[str, type[TypeEngine[Any]] | TypeEngine[Any]] = {

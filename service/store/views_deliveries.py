@@ -134,14 +134,24 @@ def _held_by(chosen: FromClause) -> ColumnElement[str | None]:
         (chosen.c.next_attempt_at == text("'infinity'"), HeldBy.PREDECESSOR.value),
         (lanes.c.open_until > func.now(), HeldBy.CIRCUIT_OPEN.value),
         (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
+        ((chosen.c.next_attempt_at <= func.now()) & (lanes.c.leased >= _slots()), HeldBy.LANE_FULL.value),
         else_=null(),
     )
 
 
+def _slots() -> ColumnElement[int]:
+    """How many requests the lane lets out at once just now."""
+    return func.least(lanes.c.max_concurrency, func.coalesce(lanes.c.ramp, lanes.c.max_concurrency))
+
+
 def _next_attempt_at(chosen: FromClause) -> ColumnElement[datetime | None]:
-    """Null when there is none to come or when it waits for its predecessor, which is stored as infinity."""
+    """When it comes, behind its lane's throttle or probe.
+
+    Null when none is to come or when it waits for its predecessor, which is stored as infinity.
+    """
     waits = chosen.c.finished_at.is_not(None) | (chosen.c.next_attempt_at == text("'infinity'"))
-    return case((waits, null()), else_=chosen.c.next_attempt_at)
+    later = func.greatest(chosen.c.next_attempt_at, lanes.c.throttled_until, lanes.c.open_until)
+    return case((waits, null()), (chosen.c.lease_owner.is_not(None), chosen.c.next_attempt_at), else_=later)
 
 
 async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:

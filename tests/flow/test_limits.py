@@ -7,6 +7,7 @@ from service.domain.breaker import FAILURES_TO_OPEN
 from service.flow import upkeep
 from service.flow.dispatch import Limits
 from service.store.database import Database
+from service.store.vault import Vault, new_key
 from tests.polling import eventually
 from tests.receivers import HANG, Answer, Receiver, Request, answer
 from tests.scenes import Scene
@@ -194,3 +195,52 @@ async def _state(scene: Scene, slug: str) -> str:
         slug=slug,
     )
     return str(row.state)
+
+
+async def test_behind_a_throttle_a_lane_starts_again_with_one(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(*[answer(429, headers={"retry-after": "1"})] * 16, then=answer(200)) as receiver:
+        await scene.subscriber("busy", receiver.url)
+        await _events(scene, 40)
+        dispatcher = scene.dispatcher()
+        assert await dispatcher.once() == 16
+        assert {view.held_by for view in await scene.views("busy")} == {"throttled"}
+        taken = []
+        for _ in range(4):
+            await scene.make_due()
+            taken.append(await dispatcher.once())
+        assert taken == [1, 2, 4, 8]
+
+
+async def test_what_waits_for_a_full_lane_says_so(database: Database) -> None:
+    scene = Scene(database)
+    release = asyncio.Event()
+    async with Receiver(then=answer(200, hold=release)) as receiver:
+        await scene.subscriber("full", receiver.url, max_concurrency=2)
+        await _events(scene, 3)
+        sending = asyncio.create_task(scene.dispatcher().once())
+        await eventually(lambda: receiver.inflight == 2)
+        held = {(view.state.value, view.held_by) for view in await scene.views("full")}
+        assert held == {("leased", None), ("pending", "lane-full")}
+        release.set()
+        await sending
+
+
+async def test_an_unreadable_secret_holds_the_lane_and_counts_no_attempt(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver() as receiver:
+        await scene.subscriber("sealed", receiver.url)
+        await _events(scene, 20)
+        right, scene.vault = scene.vault, Vault([new_key()])
+        dispatcher = scene.dispatcher()
+        while await dispatcher.once():
+            pass
+        assert not receiver.requests
+        evidence = await scene.evidence("sealed")
+        assert {(row.outcome, row.detail, row.counted) for row in evidence} == {
+            ("internal", "secret-unreadable", False)
+        }
+        assert len(evidence) <= 16
+        scene.vault = right
+        await scene.drain(scene.dispatcher())
+        assert len(receiver.requests) == 20
