@@ -25,7 +25,11 @@ _END_SECONDS = 40
 async def started(
     *command: str, env: Mapping[str, str] | None = None, pipes: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that is told to end when the context does; without pipes its output goes nowhere."""
+    """A process that is told to end when the context does; without pipes its output goes nowhere.
+
+    With BENCH_VERBOSE set, its log goes to stderr: to see why it does not do what it has to, not to measure.
+    """
+    shown = pipes or "BENCH_VERBOSE" in os.environ
     pipe = asyncio.subprocess.PIPE if pipes else asyncio.subprocess.DEVNULL
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
     process = await asyncio.create_subprocess_exec(
@@ -34,7 +38,7 @@ async def started(
         env={**kept, "PYTHONPATH": str(ROOT), **(env or {})},
         stdin=pipe,
         stdout=pipe,
-        stderr=None if pipes else asyncio.subprocess.DEVNULL,
+        stderr=None if shown else asyncio.subprocess.DEVNULL,
         limit=2**26,
     )
     try:

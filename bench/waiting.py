@@ -23,5 +23,5 @@ async def until(question: Callable[[], Awaitable[bool]], what: str) -> None:
     end = monotonic() + PATIENCE_SECONDS
     while not await question():
         if monotonic() > end:
-            raise Failed(f"waited {PATIENCE_SECONDS:g} s in vain for {what}")
+            raise Failed(f"waited {PATIENCE_SECONDS:g} s in vain for {what} (BENCH_VERBOSE=1 shows the logs)")
         await asyncio.sleep(_POLL_SECONDS)

@@ -3,6 +3,9 @@
 import logging
 import re
 import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from json import dumps
 from typing import Any, Literal
 
 import structlog
@@ -29,6 +32,17 @@ def configure(log_format: Literal["console", "json"], *, level: int = logging.IN
         cache_logger_on_first_use=False,
     )
     _adopt_standard_logging(log_format, shared, level)
+
+
+def json_lines(told: Sequence[Mapping[str, object]]) -> None:
+    """Log many finished things at once in the JSON format, each `event` on a line of its own, at level info.
+
+    They share one time stamp and one write: a worker logs thousands a second, and lines that go one by one cost it a
+    fifth of its time.
+    """
+    common = {"level": "info", "timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+    sys.stderr.write("".join([dumps({**line, **common}) + "\n" for line in told]))
+    sys.stderr.flush()
 
 
 def _adopt_standard_logging(log_format: str, shared: list[Processor], level: int) -> None:

@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from anyio import to_thread
 
-from service import config, keyfiles, migrations
+from service import config, keyfiles, logs, migrations
 from service.domain.errors import ConfigurationError
 from service.domain.job import JobConfig
 from service.embedded import EmbeddedPostgres
@@ -49,11 +49,9 @@ class Runtime:
             claim_batch=self.settings.claim_batch,
             drain_seconds=self.settings.drain_seconds,
         )
-        loader, attempts, settler = (
-            Loader(self.db, self.vault),
-            Attempts(self.egress, name, shadow=self.settings.shadow),
-            Settler(self.db),
-        )
+        loader = Loader(self.db, self.vault)
+        attempts = Attempts(self.egress, name, shadow=self.settings.shadow)
+        settler = Settler(self.db, logs.json_lines) if self.settings.log_format == "json" else Settler(self.db)
         dispatcher = Dispatcher(self.db, loader, attempts, settler, worker=name, limits=limits)
         discovery = Discovery(self.db, self.doorbell, self.jobs, self.sources, name, limits.lease_seconds)
         return Worker(self.db, self.doorbell, discovery, dispatcher)

@@ -11,12 +11,12 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
-from fastapi import FastAPI
 
 from service.domain.errors import ConfigurationError, TocsinError, Unavailable
 from service.runtime import Runtime, open_runtime
 from service.settings import Settings
 from service.web.app import create_app
+from service.web.connections import Door
 from service.web.state import state_of
 
 log = structlog.get_logger()
@@ -110,7 +110,7 @@ class _Api:
         bound.listen(_BACKLOG)  # now, so that whoever was told the address can connect; uvicorn takes it from there
         app = create_app(runtime)
         self._state = state_of(app)
-        self._server = _Server(app)
+        self._server = _Server(Door(app, grace_seconds=_GRACE_SECONDS))
         self.task = asyncio.create_task(self._server.serve(sockets=[bound]))
 
     def withdraw(self) -> None:
@@ -125,21 +125,6 @@ class _Api:
 
 class _Server(uvicorn.Server):
     """Uvicorn that leaves the signals to this process, which has a worker and a database to stop as well."""
-
-    def __init__(self, app: FastAPI) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",  # its starts and stops are told by our own lines
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_GRACE_SECONDS,
-            )
-        )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

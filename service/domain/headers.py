@@ -10,6 +10,9 @@ MAX_HEADERS: Final = 20
 MAX_NAME_BYTES: Final = 100
 MAX_VALUE_BYTES: Final = 1024
 
+MASK: Final = "***"
+"""Stands where a header's value is not shown. It is no value itself, so that what was read cannot be put back."""
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, 5.6.2."""
 _VALUE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
@@ -70,3 +73,9 @@ def _value_fault(value: object) -> str | None:
     if not _VALUE.fullmatch(value):
         return "a header's value must be visible ASCII characters, with spaces only between them"
     return None
+
+
+def mask_faults(headers: Mapping[str, object]) -> list[Problem]:
+    """Each header whose value is the mask that reads show: whoever sends it back would lose the real one."""
+    detail = f"{MASK} is what is shown in place of the value: give the value itself, or leave the header out"
+    return [Problem(_pointer(name), detail) for name, value in headers.items() if value == MASK]

@@ -59,14 +59,14 @@ async def put_subscriber(
     await vetting.check(wanted, secret)
     async with db.begin() as tx:
         # Looked up first only because an INSERT that meets a conflict uses up a row number; the constraint decides.
-        stored = await subscribers.lock(tx, wanted.id)
-        row = None if stored else await subscribers.add(tx, wanted)
+        stored = await subscribers.lock(tx, wanted.id, vault)
+        row = None if stored else await subscribers.add(tx, wanted, vault)
         if row is None:
-            stored = stored or await _lock(tx, wanted.id)
+            stored = stored or await _lock(tx, wanted.id, vault)
             if stored.deleted_at is None:
                 return Shown(await _update(tx, stored, wanted, actor=actor, vault=vault, secret=secret))
             row = stored.row
-            await subscribers.replace(tx, row, wanted)
+            await subscribers.replace(tx, row, wanted, vault)
         return await _open(tx, row, wanted, actor=actor, vault=vault, secret=secret)
 
 
@@ -78,7 +78,7 @@ async def _open(tx: Tx, row: SubscriberRow, wanted: Wanted, *, actor: str, vault
     await lanes.open_lane(tx, row, wanted)
     await lanes.set_state(tx, row, SubscriberState.ACTIVE, None)
     await _note(tx, actor, "created", wanted.id)
-    return Shown(await _lock(tx, wanted.id), created=True, secret=secret)
+    return Shown(await _lock(tx, wanted.id, vault), created=True, secret=secret)
 
 
 async def _update(
@@ -92,12 +92,12 @@ async def _update(
         return stored
     if wanted.ordering is not stored.wanted.ordering and await subscribers.has_unfinished(tx, stored.row):
         raise Conflict(ORDERED)
-    await subscribers.replace(tx, stored.row, wanted)
+    await subscribers.replace(tx, stored.row, wanted, vault)
     await lanes.open_lane(tx, stored.row, wanted)
     await lanes.wake(tx, {stored.row: lanes.Wake()})  # a lane that was full may have room now
     await chains.promote(tx, await chains.links_of(tx, stored.row))  # a dead letter may block no longer
     await _note(tx, actor, "updated", wanted.id, changed=changed)
-    return await _lock(tx, wanted.id)
+    return await _lock(tx, wanted.id, vault)
 
 
 async def _refuse_another_secret(tx: Tx, row: SubscriberRow, secret: str, vault: Vault) -> None:
@@ -214,7 +214,7 @@ async def rotate_secret(
             raise Conflict(f"{older} secrets are valid: wait until a grace ends, or rotate with graceSeconds 0.")
         await subscribers.add_secret(tx, stored.row, _sealed(vault, secret))
         await _note(tx, actor, "secret_rotated", slug, graceSeconds=grace_seconds, olderSecrets=older)
-        return Shown(await _lock(tx, slug), secret=secret)
+        return Shown(await _lock(tx, slug, vault), secret=secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +254,12 @@ async def _test_event(tx: Tx, wanted: Wanted) -> EventId:
         version += 1
 
 
-async def _lock(tx: Tx, slug: str) -> SubscriberRecord:
-    """The subscriber as it stands, deleted ones too; nobody else changes it while the transaction lasts."""
-    stored = await subscribers.lock(tx, slug)
+async def _lock(tx: Tx, slug: str, vault: Vault | None = None) -> SubscriberRecord:
+    """The subscriber as it stands, deleted ones too; nobody else changes it while the transaction lasts.
+
+    Its headers' values are masked where no vault is given.
+    """
+    stored = await subscribers.lock(tx, slug, vault)
     if stored is None:
         raise NotFound(NO_SUCH)
     return stored

@@ -3,12 +3,14 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TypeAlias
 
 import structlog
 
 from service.domain.errors import Contended, Unavailable
 from service.domain.identifiers import delivery_id
-from service.domain.model import DeliveryRow, DeliveryState, SubscriberRow
+from service.domain.model import DeliveryRow, DeliveryState, RunId, SubscriberRow
 from service.store import audit, lanes, runs, settlements
 from service.store.database import Database, Tx
 from service.store.settlements import Settled
@@ -22,15 +24,29 @@ LINGER_SECONDS = 0.004
 RETRY_SECONDS = 1.0
 """How long to wait before writing again when the database is away; the results wait in memory."""
 
+RUNS_SECONDS = 0.25
+"""At most how long after its last delivery a run is noted as settled."""
+
+Tell: TypeAlias = Callable[[Sequence[dict[str, object]]], None]
+
+
+def _tell_each(lines: Sequence[dict[str, object]]) -> None:
+    for line in lines:
+        log.info(**line)
+
+
 GONE_REASON = "the receiver answered 410 Gone"
 
 
 class Settler:
     """Writes settlements; whatever ended is kept in memory until the database has it."""
 
-    def __init__(self, db: Database) -> None:
-        """Write through `db`."""
+    def __init__(self, db: Database, tell: Tell = _tell_each) -> None:
+        """Write through `db`; `tell` logs what was settled, a whole batch at once."""
         self._db = db
+        self._tell = tell
+        self._touched: set[RunId] = set()
+        self._runs_due = 0.0
         self.flushed: Callable[[], None] = lambda: None
         """Called after each batch, since it has freed room in lanes: the worker hangs its bell here."""
         self._waiting: deque[Settled] = deque()
@@ -49,11 +65,20 @@ class Settler:
     async def run(self) -> None:
         """Write batches as attempts end, until cancelled; while one is written, the next gathers."""
         while True:
-            await self._arrived.wait()
+            await self._some_arrived()
             if len(self._waiting) < FEW:
                 await asyncio.sleep(LINGER_SECONDS)
             self._arrived.clear()
             await self.flush()
+
+    async def _some_arrived(self) -> None:
+        """Wait for results; when they stop coming, note which runs the last ones settled."""
+        while not self._arrived.is_set():
+            try:
+                async with asyncio.timeout(RUNS_SECONDS if self._touched else None):
+                    await self._arrived.wait()
+            except TimeoutError:
+                await self._note_runs()
 
     async def flush(self) -> None:
         """Write everything that waits now. Survives a database that is away; loses nothing."""
@@ -106,12 +131,22 @@ class Settler:
             settled = await settlements.settle(tx, batch)
             await _disable(tx, {item.claimed.subscriber for item in batch if item.answer and item.answer.disable})
         ended = [item for item in batch if item.settlement.state is not DeliveryState.PENDING]
-        touched = {item.claimed.run_id for item in ended if item.claimed.run_id and item.claimed.row in settled}
-        if touched:
+        self._touched |= {item.claimed.run_id for item in ended if item.claimed.run_id}
+        self._tell([_told(item, late=item.claimed.row not in settled) for item in batch])
+        if monotonic() >= self._runs_due:
+            await self._note_runs()
+
+    async def _note_runs(self) -> None:
+        """Note the moment at which runs became settled; not with every batch, since a run ends only once."""
+        self._runs_due = monotonic() + RUNS_SECONDS
+        touched, self._touched = self._touched, set()
+        if not touched:
+            return
+        try:
             async with self._db.begin() as tx:
                 await runs.settle(tx, list(touched))
-        for item in batch:
-            _tell(item, late=item.claimed.row not in settled)
+        except Unavailable:
+            self._touched |= touched
 
 
 async def _disable(tx: Tx, gone: set[SubscriberRow]) -> None:
@@ -124,19 +159,20 @@ async def _disable(tx: Tx, gone: set[SubscriberRow]) -> None:
         log.warning("subscriber.disabled", subscriber=slug, reason=GONE_REASON)
 
 
-def _tell(item: Settled, *, late: bool) -> None:
+def _told(item: Settled, *, late: bool) -> dict[str, object]:
+    """The log line of one ended attempt."""
     claimed, answer = item.claimed, item.answer
-    log.info(
-        "delivery.attempted" if answer else "delivery.expired",
-        delivery=delivery_id(claimed.event_id, claimed.subscriber),
-        subscriber=item.slug,
-        run=str(claimed.run_id) if claimed.run_id else None,
-        generation=claimed.generation,
-        attempt=claimed.attempt_count + 1,
-        outcome=answer.outcome.value if answer else None,
-        status=answer.status if answer else None,
-        duration_ms=answer.duration_ms if answer else None,
-        state=item.settlement.state.value,
-        reason=item.settlement.reason,
-        late=late,
-    )
+    return {
+        "event": "delivery.attempted" if answer else "delivery.untried",
+        "delivery": delivery_id(claimed.event_id, claimed.subscriber),
+        "subscriber": item.slug,
+        "run": str(claimed.run_id) if claimed.run_id else None,
+        "generation": claimed.generation,
+        "attempt": claimed.attempt_count + 1,
+        "outcome": answer.outcome.value if answer else None,
+        "status": answer.status if answer else None,
+        "duration_ms": answer.duration_ms if answer else None,
+        "state": item.settlement.state.value,
+        "reason": item.settlement.reason,
+        "late": late,
+    }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from service.domain import identifiers, signing
 from service.domain.errors import Invalid, Problem
-from service.domain.headers import header_faults
+from service.domain.headers import header_faults, mask_faults
 from service.domain.subscriber import MAX_EVENT_TYPES, Wanted, bound_faults
 from service.flow.egress import Blocked, Egress, check_url
 
@@ -46,6 +46,7 @@ def _faults(wanted: Wanted) -> Iterator[Problem]:
         yield Problem("/url", str(fault))
     yield from _event_type_faults(wanted.event_types)
     yield from header_faults(wanted.headers)
+    yield from mask_faults(wanted.headers)
 
 
 def _event_type_faults(event_types: tuple[str, ...]) -> Iterator[Problem]:

@@ -8,9 +8,10 @@ so; whichever comes second sees what the first wrote, so no head is forgotten.
 from collections.abc import Collection
 from typing import TypeAlias
 
-from sqlalchemy import ARRAY, BigInteger, Integer, bindparam, text
+from sqlalchemy import bindparam, text
 
 from service.domain.model import SubscriberRow
+from service.store.arrays import Flat
 from service.store.database import Tx
 
 Link: TypeAlias = tuple[SubscriberRow, int]
@@ -30,7 +31,7 @@ _PROMOTE = text("""
                  WHERE b.subscriber = c.subscriber AND b.order_key = c.order_key
                    AND b.state IN ('exhausted', 'rejected', 'ambiguous'))))
     UPDATE tocsin.deliveries d SET next_attempt_at = now() FROM head h WHERE d.row = h.row
-""").bindparams(bindparam("subscribers", type_=ARRAY(Integer)), bindparam("keys", type_=ARRAY(BigInteger)))
+""").bindparams(bindparam("subscribers", type_=Flat("integer")), bindparam("keys", type_=Flat("bigint")))
 
 
 async def promote(tx: Tx, links: Collection[Link]) -> None:

@@ -6,12 +6,13 @@ due calls `lanes.wake` afterwards in the same transaction.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sqlalchemy import ARRAY, Integer, Text, bindparam, text
+from sqlalchemy import Integer, bindparam, text
 
 from service.domain.breaker import FAILURES_TO_OPEN
 from service.domain.model import Claimed, Lapsed, SubscriberRow
+from service.store.arrays import Flat
 from service.store.database import Tx
 
 _TURN = text("""
@@ -19,7 +20,7 @@ _TURN = text("""
      WHERE state = 'active' AND next_due_at <= now() AND throttled_until <= now() AND open_until <= now()
        AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
      ORDER BY claimed_at LIMIT :lanes FOR UPDATE SKIP LOCKED
-""").bindparams(bindparam("full", type_=ARRAY(Integer)), bindparam("full_origins", type_=ARRAY(Text)))
+""").bindparams(bindparam("full", type_=Flat("integer")), bindparam("full_origins", type_=Flat("text")))
 
 # A statement of its own behind the lock: its snapshot sees whatever was committed to these lanes before they were
 # locked, so a wake-up cannot fall between the two. `leased` makes the room exact across workers, and the walk over one
@@ -123,11 +124,11 @@ _CLAIM = text(f"""
           FROM tally t WHERE l.subscriber = t.subscriber)
     SELECT * FROM leased ORDER BY row
 """).bindparams(
-    bindparam("lanes", type_=ARRAY(Integer)),
-    bindparam("busy", type_=ARRAY(Integer)),
-    bindparam("flights", type_=ARRAY(Integer)),
-    bindparam("origins", type_=ARRAY(Text)),
-    bindparam("origin_flights", type_=ARRAY(Integer)),
+    bindparam("lanes", type_=Flat("integer")),
+    bindparam("busy", type_=Flat("integer")),
+    bindparam("flights", type_=Flat("integer")),
+    bindparam("origins", type_=Flat("text")),
+    bindparam("origin_flights", type_=Flat("integer")),
     bindparam("chain", type_=Integer),
     bindparam("batch", type_=Integer),
     bindparam("share", type_=Integer),
@@ -215,7 +216,7 @@ _LAPSE = text("""
               d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
               d.order_key,
               h.lease_owner AS dead_owner, h.leased_at AS dead_since, h.lease_seq AS dead_seq
-""").bindparams(bindparam("lanes", type_=ARRAY(Integer)))
+""").bindparams(bindparam("lanes", type_=Flat("integer")))
 
 
 async def lapse(tx: Tx, *, worker: str, lease_seconds: float, lanes: int) -> list[Claimed]:
@@ -226,5 +227,5 @@ async def lapse(tx: Tx, *, worker: str, lease_seconds: float, lanes: int) -> lis
     await tx.conn.execute(_IN_ORDER)
     rows = await tx.conn.execute(_LAPSE, {"lanes": due, "worker": worker, "lease": float(lease_seconds)})
     return sorted(
-        (Claimed(*row[:-3], lapsed=Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
+        (replace(Claimed(*row[:-3]), lapsed=Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
     )

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from sqlalchemy import ARRAY, BigInteger, DateTime, LargeBinary, Text, Uuid, bindparam, text
+from sqlalchemy import DateTime, Uuid, bindparam, text
 
 from service.domain.model import EventId, NewEvent, RunId
+from service.store.arrays import Flat
 from service.store.database import Tx
 
 
@@ -37,15 +38,15 @@ _ADD = text("""
 """).bindparams(
     bindparam("run_id", type_=Uuid),
     bindparam("due_at", type_=DateTime(timezone=True)),
-    bindparam("ids", type_=ARRAY(Uuid)),
-    bindparam("tenants", type_=ARRAY(Text)),
-    bindparam("types", type_=ARRAY(Text)),
-    bindparam("subjects", type_=ARRAY(Text)),
-    bindparam("versions", type_=ARRAY(BigInteger)),
-    bindparam("topics", type_=ARRAY(Text)),
-    bindparam("bodies", type_=ARRAY(LargeBinary)),
-    bindparam("body_hashes", type_=ARRAY(LargeBinary)),
-    bindparam("data_hashes", type_=ARRAY(LargeBinary)),
+    bindparam("ids", type_=Flat("uuid")),
+    bindparam("tenants", type_=Flat("text")),
+    bindparam("types", type_=Flat("text")),
+    bindparam("subjects", type_=Flat("text")),
+    bindparam("versions", type_=Flat("bigint")),
+    bindparam("topics", type_=Flat("text")),
+    bindparam("bodies", type_=Flat("bytea")),
+    bindparam("body_hashes", type_=Flat("bytea")),
+    bindparam("data_hashes", type_=Flat("bytea")),
 )
 
 _KNOWN = text("""
@@ -54,10 +55,10 @@ _KNOWN = text("""
         AS t (tenant_id, type, subject, version, position)
       JOIN tocsin.events e USING (tenant_id, type, subject, version)
 """).bindparams(
-    bindparam("tenants", type_=ARRAY(Text)),
-    bindparam("types", type_=ARRAY(Text)),
-    bindparam("subjects", type_=ARRAY(Text)),
-    bindparam("versions", type_=ARRAY(BigInteger)),
+    bindparam("tenants", type_=Flat("text")),
+    bindparam("types", type_=Flat("text")),
+    bindparam("subjects", type_=Flat("text")),
+    bindparam("versions", type_=Flat("bigint")),
 )
 
 
@@ -139,7 +140,7 @@ async def adopt(tx: Tx, run_id: RunId, cutoff: datetime, limit: int) -> list[Ado
 
 
 _BODIES = text("SELECT id, body FROM tocsin.events WHERE id = ANY(:ids)").bindparams(
-    bindparam("ids", type_=ARRAY(Uuid))
+    bindparam("ids", type_=Flat("uuid"))
 )
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ARRAY, Boolean, Double, Integer, Text, bindparam, text
+from sqlalchemy import Double, bindparam, text
 
 from service.domain.breaker import FAILURES_TO_OPEN, PROBE_BASE_SECONDS, PROBE_CAP_SECONDS
 from service.domain.model import SubscriberRow, SubscriberState
 from service.domain.subscriber import Wanted
 from service.domain.urls import origin
+from service.store.arrays import Flat
 from service.store.database import Tx
 
 _OPEN = text("""
@@ -55,7 +56,7 @@ _DISABLE = text("""
     UPDATE tocsin.lanes l SET state = 'disabled', state_reason = :reason FROM tocsin.subscribers s
      WHERE l.subscriber = ANY(:subscribers) AND l.state <> 'disabled' AND s.row = l.subscriber
     RETURNING s.id
-""").bindparams(bindparam("subscribers", type_=ARRAY(Integer)))
+""").bindparams(bindparam("subscribers", type_=Flat("integer")))
 
 
 async def disable(tx: Tx, subscribers: Sequence[SubscriberRow], reason: str) -> list[str]:
@@ -119,13 +120,13 @@ _WAKE = text(f"""
                        ELSE l.ramp * 2 END
       FROM heard h WHERE l.subscriber = h.subscriber
 """).bindparams(
-    bindparam("subscribers", type_=ARRAY(Integer)),
-    bindparam("released", type_=ARRAY(Integer)),
-    bindparam("released_late", type_=ARRAY(Integer)),
-    bindparam("throttles", type_=ARRAY(Double)),
-    bindparam("alive", type_=ARRAY(Boolean)),
-    bindparam("trailing", type_=ARRAY(Integer)),
-    bindparam("draws", type_=ARRAY(Double)),
+    bindparam("subscribers", type_=Flat("integer")),
+    bindparam("released", type_=Flat("integer")),
+    bindparam("released_late", type_=Flat("integer")),
+    bindparam("throttles", type_=Flat("float8")),
+    bindparam("alive", type_=Flat("boolean")),
+    bindparam("trailing", type_=Flat("integer")),
+    bindparam("draws", type_=Flat("float8")),
 )
 
 
@@ -174,7 +175,7 @@ _NEXT = text("""
                              AND origin <> ALL(:full_origins)),
                min(lapse_at) FILTER (WHERE lapse_at < 'infinity')) - clock_timestamp())::float8
       FROM tocsin.lanes
-""").bindparams(bindparam("full", type_=ARRAY(Integer)), bindparam("full_origins", type_=ARRAY(Text)))
+""").bindparams(bindparam("full", type_=Flat("integer")), bindparam("full_origins", type_=Flat("text")))
 
 
 async def seconds_to_next(tx: Tx, full: Collection[SubscriberRow], full_origins: Collection[str]) -> float | None:

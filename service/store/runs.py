@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Text, Uuid, bindparam, text
+from sqlalchemy import Text, bindparam, text
 
 from service.domain.model import LeasedRun, RunId, RunSource
+from service.store.arrays import Flat
 from service.store.database import Tx
 
 _CLAIM = text("""
@@ -46,7 +47,7 @@ _LEASE = text("""
            lease_expires_at = now() + make_interval(secs => :seconds), lease_seq = r.lease_seq + 1
       FROM next WHERE r.id = next.id
     RETURNING r.id, r.job, r.run_id, r.cutoff, r.lease_seq, r.discovered, r.events
-""").bindparams(bindparam("jobs", type_=ARRAY(Text)))
+""").bindparams(bindparam("jobs", type_=Flat("text")))
 
 
 async def lease(tx: Tx, *, jobs: Sequence[str], worker: str, seconds: float) -> LeasedRun | None:
@@ -111,7 +112,7 @@ _SETTLE = text("""
     UPDATE tocsin.runs r SET settled_at = clock_timestamp()
      WHERE r.id = ANY(:ids) AND r.state = 'completed' AND r.settled_at IS NULL
        AND NOT EXISTS (SELECT FROM tocsin.deliveries d WHERE d.run_id = r.id AND d.state = 'pending')
-""").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
+""").bindparams(bindparam("ids", type_=Flat("uuid")))
 
 
 async def settle(tx: Tx, ids: Sequence[RunId]) -> None:

@@ -4,25 +4,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Boolean,
-    DateTime,
-    Double,
-    Integer,
-    SmallInteger,
-    Text,
-    bindparam,
-    text,
-)
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import bindparam, text
 
 from service.domain.breaker import ALIVE, TRANSIENT
 from service.domain.model import Answer, Claimed, DeliveryRow, DeliveryState, Settlement, SubscriberRow
 from service.store import chains
+from service.store.arrays import Flat
 from service.store.chains import Link
 from service.store.database import Tx
 from service.store.lanes import Wake, wake
@@ -45,23 +33,23 @@ class Settled:
     """The subscriber's id, for the log; None where the subscriber could not be read."""
 
 
-_COLUMNS: Mapping[str, type[TypeEngine[Any]] | TypeEngine[Any]] = {
-    "rows": BigInteger,
-    "seqs": BigInteger,
-    "states": Text,
-    "counted": Boolean,
-    "delays": Double,
-    "reasons": Text,
-    "numbers": BigInteger,
-    "generations": Integer,
-    "evidence_seqs": BigInteger,
-    "outcomes": Text,
-    "statuses": SmallInteger,
-    "details": Text,
-    "started": DateTime(timezone=True),
-    "durations": BigInteger,
-    "workers": Text,
-    "excerpts": Text,
+_COLUMNS: Mapping[str, str] = {
+    "rows": "bigint",
+    "seqs": "bigint",
+    "states": "text",
+    "counted": "boolean",
+    "delays": "float8",
+    "reasons": "text",
+    "numbers": "bigint",
+    "generations": "integer",
+    "evidence_seqs": "bigint",
+    "outcomes": "text",
+    "statuses": "smallint",
+    "details": "text",
+    "started": "timestamptz",
+    "durations": "bigint",
+    "workers": "text",
+    "excerpts": "text",
 }
 
 _SETTLE = text(f"""
@@ -94,7 +82,7 @@ _SETTLE = text(f"""
                  WHERE a.delivery = g.row AND a.lease_seq = g.evidence_seq AND a.worker = g.worker
                    AND a.outcome = g.outcome)))
     SELECT row FROM settled
-""").bindparams(*(bindparam(name, type_=ARRAY(kind)) for name, kind in _COLUMNS.items()))
+""").bindparams(*(bindparam(name, type_=Flat(kind)) for name, kind in _COLUMNS.items()))
 
 
 async def settle(tx: Tx, batch: Sequence[Settled], draw: Callable[[], float] = random.random) -> set[DeliveryRow]:

@@ -1,14 +1,15 @@
-"""Subscribers: where deliveries go and how they are treated; their secrets are in `subscriber_secrets`, sealed."""
+"""Subscribers: where deliveries go and how they are treated; their secrets are in `subscriber_secrets`, sealed.
 
-from collections.abc import Sequence
+The values of their own headers are sealed as well, each by itself; without a vault a record has `headers.MASK` there.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
-    Integer,
     Row,
     Select,
     bindparam,
@@ -21,6 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
+from service.domain.headers import MASK
 from service.domain.model import (
     Destination,
     Mode,
@@ -31,6 +33,7 @@ from service.domain.model import (
     SubscriberState,
 )
 from service.domain.subscriber import Wanted
+from service.store.arrays import Flat
 from service.store.database import Tx
 from service.store.tables import Document, deliveries, lanes, subscribers
 from service.store.vault import Unreadable, Vault
@@ -39,7 +42,10 @@ from service.store.views import Page
 
 @dataclass(frozen=True, slots=True)
 class SubscriberRecord:
-    """A stored subscriber and the state of its lane; its secret is never part of it."""
+    """A stored subscriber and the state of its lane; its secret is never part of it.
+
+    In `wanted.headers`, `headers.MASK` stands for each value that was not to be opened, or cannot be.
+    """
 
     row: SubscriberRow
     wanted: Wanted
@@ -53,11 +59,11 @@ class SubscriberRecord:
     """When the oldest delivery that others wait for was made; None in a lane without order or without a queue."""
 
 
-async def add(tx: Tx, wanted: Wanted) -> SubscriberRow | None:
+async def add(tx: Tx, wanted: Wanted, vault: Vault) -> SubscriberRow | None:
     """Store a subscriber under its slug; None where the slug is taken, be it by a deleted one."""
     added = (
         postgresql.insert(subscribers)
-        .values(**_columns(wanted))
+        .values(**_columns(wanted, vault))
         .on_conflict_do_nothing(index_elements=[subscribers.c.id])
         .returning(subscribers.c.row)
     )
@@ -65,18 +71,19 @@ async def add(tx: Tx, wanted: Wanted) -> SubscriberRow | None:
     return None if row is None else SubscriberRow(row)
 
 
-async def replace(tx: Tx, row: SubscriberRow, wanted: Wanted) -> None:
+async def replace(tx: Tx, row: SubscriberRow, wanted: Wanted, vault: Vault) -> None:
     """Put `wanted` in the place of what is stored and bring a deleted subscriber back; its secrets stay."""
     changed = (
         update(subscribers)
         .where(subscribers.c.row == row)
-        .values(**_columns(wanted), revision=subscribers.c.revision + 1, updated_at=tx.now, deleted_at=None)
+        .values(**_columns(wanted, vault), revision=subscribers.c.revision + 1, updated_at=tx.now, deleted_at=None)
     )
     await tx.conn.execute(changed)
 
 
-def _columns(wanted: Wanted) -> dict[str, object]:
-    return asdict(wanted) | {"event_types": list(wanted.event_types), "headers": dict(wanted.headers)}
+def _columns(wanted: Wanted, vault: Vault) -> dict[str, object]:
+    sealed = {name: vault.seal(value.encode()).decode("ascii") for name, value in wanted.headers.items()}
+    return asdict(wanted) | {"event_types": list(wanted.event_types), "headers": sealed}
 
 
 def _records() -> Select[Any]:
@@ -112,31 +119,31 @@ async def has_unfinished(tx: Tx, row: SubscriberRow) -> bool:
     return bool((await tx.conn.execute(select(waiting))).scalar_one())
 
 
-async def read(tx: Tx, slug: str) -> SubscriberRecord | None:
-    """The live subscriber of this slug."""
+async def read(tx: Tx, slug: str, vault: Vault | None = None) -> SubscriberRecord | None:
+    """The live subscriber of this slug; its headers are opened with the vault, if one is given."""
     query = _records().where(subscribers.c.id == slug, subscribers.c.deleted_at.is_(None))
     found = (await tx.conn.execute(query)).one_or_none()
-    return None if found is None else _record(found)
+    return None if found is None else _record(found, vault)
 
 
-async def lock(tx: Tx, slug: str) -> SubscriberRecord | None:
+async def lock(tx: Tx, slug: str, vault: Vault | None = None) -> SubscriberRecord | None:
     """The subscriber of this slug, deleted ones too, locked until the transaction ends: changes come one by one.
 
     Reading is a second statement: one that waited for the lock would show its lane as it was before the wait.
     """
     await tx.conn.execute(select(subscribers.c.row).where(subscribers.c.id == slug).with_for_update(key_share=True))
     found = (await tx.conn.execute(_records().where(subscribers.c.id == slug))).one_or_none()
-    return None if found is None else _record(found)
+    return None if found is None else _record(found, vault)
 
 
-async def listed(tx: Tx, page: Page) -> list[SubscriberRecord]:
+async def listed(tx: Tx, page: Page, vault: Vault | None = None) -> list[SubscriberRecord]:
     """One page of the live subscribers, newest first; `page.after` is the `row` of the last one seen."""
     query = (
         _records().where(subscribers.c.deleted_at.is_(None)).order_by(subscribers.c.row.desc()).limit(page.sql_limit)
     )
     if page.after is not None:
         query = query.where(subscribers.c.row < page.after)
-    return [_record(row) for row in await tx.conn.execute(query)]
+    return [_record(row, vault) for row in await tx.conn.execute(query)]
 
 
 async def delete(tx: Tx, row: SubscriberRow) -> None:
@@ -164,7 +171,7 @@ async def deleted_with_unfinished(tx: Tx) -> list[SubscriberRow]:
     return [SubscriberRow(row.row) for row in await tx.conn.execute(_LEFT_OVER)]
 
 
-def _record(row: Row[Any]) -> SubscriberRecord:
+def _record(row: Row[Any], vault: Vault | None) -> SubscriberRecord:
     wanted = Wanted(
         id=row.id,
         tenant_id=row.tenant_id,
@@ -181,7 +188,7 @@ def _record(row: Row[Any]) -> SubscriberRecord:
         backoff_base_seconds=row.backoff_base_seconds,
         backoff_cap_seconds=row.backoff_cap_seconds,
         deadline_seconds=row.deadline_seconds,
-        headers=row.headers,
+        headers=_shown(vault, row.headers),
     )
     return SubscriberRecord(
         row=SubscriberRow(row.row),
@@ -241,7 +248,7 @@ _DESTINATIONS = (
            WHERE x.subscriber = s.row AND (x.expires_at IS NULL OR x.expires_at > now())) k
      WHERE s.row = ANY(:rows)
 """)
-    .bindparams(bindparam("rows", type_=ARRAY(Integer)))
+    .bindparams(bindparam("rows", type_=Flat("integer")))
     .columns(headers=Document)
 )
 
@@ -249,11 +256,29 @@ _DESTINATIONS = (
 async def destinations(tx: Tx, rows: Sequence[SubscriberRow], vault: Vault) -> list[Destination]:
     """What is needed to send to these subscribers, deleted ones too, in one statement.
 
-    Secrets are those valid now, newest first. A subscriber of whom one of them cannot be opened, or who has none, is
-    `unreadable`, with no secrets: what it waits for is held, never sent unsigned and never half signed.
+    Secrets are those valid now, newest first. A subscriber of whom one of them or a header cannot be opened, or who
+    has no secret, is `unreadable`, with no secrets: what it waits for is held, never sent unsigned, half signed or
+    without its headers.
     """
     found = await tx.conn.execute(_DESTINATIONS, {"rows": list(rows)})
-    return [_destination(row, _open_all(vault, row.sealed or ())) for row in found]
+    return [_destination(row, vault) for row in found]
+
+
+def _destination(row: Row[Any], vault: Vault) -> Destination:
+    secrets, headers = _open_all(vault, row.sealed or ()), _opened(vault, row.headers)
+    readable = bool(secrets) and headers is not None
+    return Destination(
+        row=SubscriberRow(row.row),
+        slug=row.id,
+        revision=row.revision,
+        url=row.url,
+        mode=Mode(row.mode),
+        timeout_seconds=row.timeout_seconds,
+        policy=Policy(row.idempotent, row.max_attempts, row.backoff_base_seconds, row.backoff_cap_seconds),
+        headers=headers or {},
+        secrets=secrets if readable else (),
+        unreadable=not readable,
+    )
 
 
 def _open_all(vault: Vault, sealed: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -263,19 +288,17 @@ def _open_all(vault: Vault, sealed: Sequence[bytes]) -> tuple[bytes, ...]:
         return ()
 
 
-def _destination(row: Row[Any], secrets: tuple[bytes, ...]) -> Destination:
-    return Destination(
-        row=SubscriberRow(row.row),
-        slug=row.id,
-        revision=row.revision,
-        url=row.url,
-        mode=Mode(row.mode),
-        timeout_seconds=row.timeout_seconds,
-        policy=Policy(row.idempotent, row.max_attempts, row.backoff_base_seconds, row.backoff_cap_seconds),
-        headers=row.headers,
-        secrets=secrets,
-        unreadable=not secrets,
-    )
+def _shown(vault: Vault | None, sealed: Mapping[str, str]) -> Mapping[str, str]:
+    opened = None if vault is None else _opened(vault, sealed)
+    return dict.fromkeys(sealed, MASK) if opened is None else opened
+
+
+def _opened(vault: Vault, sealed: Mapping[str, str]) -> dict[str, str] | None:
+    """The headers as they are sent; None where one of them cannot be opened."""
+    try:
+        return {name: vault.open(value.encode()).decode() for name, value in sealed.items()}
+    except Unreadable:
+        return None
 
 
 async def longest_timeout(tx: Tx) -> float:

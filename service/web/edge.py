@@ -11,11 +11,12 @@ from service.web.problems import Internal, render
 
 log = structlog.get_logger()
 
-_ALWAYS = (
+ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
 )
+"""Headers of every answer."""
 
 
 class Edge:
@@ -63,7 +64,7 @@ class _Exchange:
             self.started = True
             headers = list(message.get("headers", []))
             names = {name.lower() for name, _ in headers}
-            headers += [(name, value) for name, value in _ALWAYS if name not in names]
+            headers += [(name, value) for name, value in ALWAYS if name not in names]
             if self._unread:
                 headers.append((b"connection", b"close"))
             message["headers"] = headers

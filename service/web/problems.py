@@ -25,6 +25,10 @@ class Malformed(Refused):
     """The request cannot be read."""
 
 
+class HeadTooLarge(Refused):
+    """The request line and the headers are larger than is accepted here."""
+
+
 class Internal(TocsinError):
     """Something went wrong on our side; it was logged."""
 
@@ -53,6 +57,12 @@ TABLE: Mapping[type[TocsinError], Kind] = MappingProxyType(
             "malformed",
             "The request cannot be read",
             "Send a well-formed HTTP request; percent-encode paths and queries as UTF-8.",
+        ),
+        HeadTooLarge: Kind(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "head-too-large",
+            "The head of the request is too large",
+            "Request line and headers together may have 32 KiB: send fewer or shorter ones.",
         ),
         errors.TickRefused: Kind(
             HTTPStatus.UNAUTHORIZED,

@@ -46,6 +46,11 @@ def _slug(id: str) -> str:  # noqa: A002 - the path's name
 Slug = Annotated[str, AfterValidator(_slug)]
 
 
+def _vault_for(reader: Actor, house: Runtime) -> Vault | None:
+    """What opens headers: they may be credentials, so that only those who may set them see their values."""
+    return house.vault if reader.scope is Scope.ADMIN else None
+
+
 @router.put(
     "/v1/subscribers/{id}",
     summary="Create or replace a subscriber",
@@ -88,10 +93,10 @@ async def put_subscriber(id: str, command: Administer, house: House) -> Response
     summary="List subscribers",
     responses={**answers(SubscriberList, {200: "One page, newest first."}), **refusals(*KEYED, errors.Invalid)},
 )
-async def list_subscribers(query: Annotated[ListQuery, Query()], house: House, _: Reader) -> Response:
+async def list_subscribers(query: Annotated[ListQuery, Query()], house: House, reader: Reader) -> Response:
     """One page of the live subscribers."""
     async with house.db.begin() as tx:
-        found = await subscribers.listed(tx, SUBSCRIBERS.page(query))
+        found = await subscribers.listed(tx, SUBSCRIBERS.page(query), _vault_for(reader, house))
     items, cursor = SUBSCRIBERS.cut(query, found, lambda record: record.row)
     return ok(SubscriberList(items=[Subscriber.of(record) for record in items], next_cursor=cursor))
 
@@ -101,10 +106,10 @@ async def list_subscribers(query: Annotated[ListQuery, Query()], house: House, _
     summary="Read a subscriber",
     responses={**answers(Subscriber, {200: "As it stands now."}), **refusals(*KEYED, errors.NotFound)},
 )
-async def get_subscriber(id: Slug, house: House, _: Reader) -> Response:  # noqa: A002 - the path's name
+async def get_subscriber(id: Slug, house: House, reader: Reader) -> Response:  # noqa: A002 - the path's name
     """One live subscriber, without its secret."""
     async with house.db.begin() as tx:
-        record = await subscribers.read(tx, id)
+        record = await subscribers.read(tx, id, _vault_for(reader, house))
     if record is None:
         raise NotFound(NO_SUCH)
     return ok(Subscriber.of(record))

@@ -29,6 +29,7 @@ from service.settings import Settings
 from service.store.database import Database
 from service.store.vault import Vault, new_key
 from service.web.app import create_app
+from service.web.connections import Door
 from tests.scenes import Scene
 
 BOOTSTRAP_KEY = "bootstrap-key-of-the-tests"
@@ -135,8 +136,7 @@ def client(api: Api) -> httpx.AsyncClient:
 async def address(api: Api) -> AsyncIterator[tuple[str, int]]:
     """Where the same API answers on a real socket, served as `tocsin serve` does."""
     bound = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(api.app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(Door(api.app))
     serving = asyncio.create_task(server._serve([bound]))
     try:
         yield bound.getsockname()[:2]
