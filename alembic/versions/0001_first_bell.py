@@ -31,8 +31,8 @@ STATEMENTS = (
     """,
     """
     CREATE TABLE tocsin.attempts (
-        id bigint GENERATED ALWAYS AS IDENTITY,
         delivery bigint NOT NULL,
+        id bigint GENERATED ALWAYS AS IDENTITY,
         number bigint NOT NULL,
         generation integer NOT NULL,
         lease_seq bigint NOT NULL,
@@ -45,12 +45,8 @@ STATEMENTS = (
         duration_ms bigint NOT NULL,
         worker text NOT NULL,
         excerpt text,
-        CONSTRAINT pk_attempts PRIMARY KEY (id)
+        CONSTRAINT pk_attempts PRIMARY KEY (delivery, id)
     )
-    """,
-    """
-    CREATE INDEX ix_attempts_delivery_id
-        ON tocsin.attempts (delivery, id)
     """,
     """
     CREATE TABLE tocsin.audit (

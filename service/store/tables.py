@@ -254,8 +254,8 @@ deliveries = Table(
 attempts = Table(
     "attempts",
     metadata,
+    Column("delivery", BigInteger, primary_key=True),
     Column("id", BigInteger, Identity(always=True), primary_key=True),
-    Column("delivery", BigInteger, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("generation", Integer, nullable=False),
     Column("lease_seq", BigInteger, nullable=False),
@@ -268,7 +268,6 @@ attempts = Table(
     Column("duration_ms", BigInteger, nullable=False),
     Column("worker", Text, nullable=False),
     Column("excerpt", Text),
-    Index(None, "delivery", "id"),
 )
 
 api_keys = Table(
