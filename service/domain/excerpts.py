@@ -1,8 +1,23 @@
 """Text from the far end, made fit to be stored, logged and shown."""
 
+import html
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from service.domain.headers import MASK
 
 EXCERPT_BYTES: Final = 2048
+WINDOW_BYTES: Final = 4 * EXCERPT_BYTES
+"""What `excerpt` looks at: a word to hide may begin in the excerpt and end behind it."""
+
+_SHORTEST_HIDDEN: Final = 4
+"""Fewer characters are no credential, and would be found all over an answer."""
+_SHORTEST_PART: Final = 8
+"""The same for one word of a header's value: what follows `Bearer` is hidden by itself, `Bearer` is not."""
 
 _C0: Final = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
 _DELETE: Final = {0x7F: 0x2421}
@@ -15,18 +30,67 @@ _MISLEADING: Final = dict.fromkeys(
 _VISIBLE: Final = _C0 | _DELETE | _C1 | _MISLEADING
 
 
-def excerpt(raw: bytes) -> str | None:
-    """The first 2 KiB of an answer as text, or None of an empty one.
+@lru_cache(maxsize=1024)
+def hidden(values: tuple[str, ...], urls: tuple[str, ...]) -> re.Pattern[bytes] | None:
+    """What an answer must not repeat: header values, the queries of URLs, and the single values in both.
+
+    Each as it was sent, and as JSON and HTML write it. None where there is nothing to hide.
+    """
+    plain = {word for value in values for word in _of_value(value)}
+    plain |= {word for url in urls for word in _of_query(url.partition("?")[2])}
+    words = {spelled for word in plain for spelled in _spellings(word)}
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    return re.compile(b"|".join(map(re.escape, longest_first))) if words else None
+
+
+def _of_value(value: str) -> Iterator[bytes]:
+    if len(value) >= _SHORTEST_HIDDEN:
+        yield value.encode()
+    yield from (part.encode() for part in value.split() if len(part) >= _SHORTEST_PART)
+
+
+def _of_query(query: str) -> Iterator[bytes]:
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    for text in (query, *(value if equals else name for name, equals, value in pairs)):
+        for word in (text.encode(), unquote_to_bytes(text), unquote_to_bytes(text.replace("+", " "))):
+            if len(word) >= _SHORTEST_HIDDEN:
+                yield word
+
+
+def _spellings(word: bytes) -> Iterator[bytes]:
+    yield word
+    try:
+        text = word.decode()
+    except UnicodeDecodeError:
+        return
+    written = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], html.escape(text))
+    yield from (each.encode() for each in (*written, *(each.replace("/", "\\/") for each in written)))
+
+
+def excerpt(raw: bytes, hide: re.Pattern[bytes] | None = None) -> str | None:
+    """The first 2 KiB of an answer as text, or None of an empty one; `headers.MASK` stands for what is to be hidden.
 
     What is not UTF-8 becomes U+FFFD; a control character becomes its picture (NUL reads ␀), but for tabs and line
     feeds. There is never a NUL or a lone surrogate in it.
     """
     if not raw:
         return None
-    text = raw[:EXCERPT_BYTES].decode("utf-8", "replace")
+    kept = _masked(raw[:WINDOW_BYTES], hide) if hide else raw[:EXCERPT_BYTES]
+    text = kept.decode("utf-8", "replace")
     if len(raw) > EXCERPT_BYTES:
         text = text.rstrip("\ufffd")  # the cut may have gone through a character
     return text if text.isprintable() else text.translate(_VISIBLE)
+
+
+def _masked(raw: bytes, hide: re.Pattern[bytes]) -> bytes:
+    """The first 2 KiB, masked; a word that crosses their end is not shown in part."""
+    kept, at = bytearray(), 0
+    for found in hide.finditer(raw):
+        if found.start() >= EXCERPT_BYTES:
+            break
+        kept += raw[at : found.start()] + MASK.encode()
+        at = found.end()
+    return bytes(kept + raw[at:EXCERPT_BYTES])[:EXCERPT_BYTES]
 
 
 def single_line(text: str, most: int) -> str:

@@ -54,6 +54,8 @@ class Dispatcher:
         self._flights: set[asyncio.Task[None]] = set()
         self._slots = Slots(limits.concurrency)
         self._draining = False
+        self.landed = 0
+        """Requests that ended since the last claim."""
         self._lapse_due = 0.0
 
     @property
@@ -72,6 +74,7 @@ class Dispatcher:
     async def take(self, room: int) -> int:
         """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
         before = monotonic()
+        self.landed = 0
         async with self._db.begin() as tx:
             clock = Clock(tx.now, before, self.limits.lease_seconds)
             taken = await self._lapsed(tx)
@@ -109,6 +112,7 @@ class Dispatcher:
                 landed = self._slots.depart(item.claimed.subscriber, item.claimed.origin)
                 ended = await self._attempts.make(item, clock)
                 landed()
+                self.landed += 1
                 going = ended.settlement.state is DeliveryState.DELIVERED and not self._draining
             else:
                 ended = self._attempts.put_back(item.claimed, clock)

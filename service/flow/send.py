@@ -16,7 +16,7 @@ from pyreqwest.request import StreamRequest
 from pyreqwest.response import Response
 
 from service import __version__
-from service.domain.excerpts import EXCERPT_BYTES, excerpt
+from service.domain.excerpts import WINDOW_BYTES, excerpt, hidden
 from service.domain.faults import fault
 from service.domain.headers import header_faults
 from service.domain.model import Answer, Outcome
@@ -158,8 +158,8 @@ async def _exchange(egress: Egress, request: Request, route: Route, prepared: St
         async with prepared as response:
             status = response.status
             read = await response.body_reader.read(ANSWER_BYTES)
-            body = b"" if read is None else bytes(memoryview(read)[: EXCERPT_BYTES + 1])
-            return _told(response, body, route.url)
+            body = b"" if read is None else bytes(memoryview(read)[:WINDOW_BYTES])
+            return _told(response, _excerpt(body, request, route.url), route.url)
     except DetailedPyreqwestError as error:
         causes = [cause["message"] for cause in error.details["causes"] or []]
         outcome, detail = fault(causes, timed_out=isinstance(error, RequestTimeoutError))
@@ -168,11 +168,18 @@ async def _exchange(egress: Egress, request: Request, route: Route, prepared: St
         return _Result(outcome, status, detail if status is None else f"{detail} (it began with status {status})")
 
 
-def _told(response: Response, body: bytes, url: Url) -> _Result:
+def _excerpt(body: bytes, request: Request, url: Url) -> str | None:
+    """What is kept of an answer, in which a receiver may have repeated the credentials that it was sent."""
+    if not body:
+        return None
+    return excerpt(body, hidden(tuple(request.headers.values()), (request.url, str(url))))
+
+
+def _told(response: Response, excerpt: str | None, url: Url) -> _Result:
     """What a complete answer says; the rare parts only where the status asks for them."""
     status = response.status
     if 200 <= status < 300:  # noqa: PLR2004
-        return _Result(Outcome.DELIVERED, status, excerpt=excerpt(body))
+        return _Result(Outcome.DELIVERED, status, excerpt=excerpt)
     asked = _values(response, "retry-after")
     outcome, retry_after, disable = classify(status, asked, datetime.now(UTC))
     detail = retry_after_detail(asked, retry_after)
@@ -180,7 +187,7 @@ def _told(response: Response, body: bytes, url: Url) -> _Result:
         detail = _redirected(status, _values(response, "location"), url)
     elif status < 200:  # noqa: PLR2004
         detail = "the connection was switched to another protocol instead of an answer"
-    return _Result(outcome, status, detail, retry_after, excerpt(body), disable)
+    return _Result(outcome, status, detail, retry_after, excerpt, disable)
 
 
 def _values(response: Response, name: str) -> list[str]:

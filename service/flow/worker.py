@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from time import monotonic
 from typing import TypeVar
 
 import structlog
@@ -19,7 +20,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 GATHER_SECONDS = 0.02
-"""A worker that has just claimed claims again after this, unless it is rung before."""
+"""A worker that has just claimed claims again after this, or when a quarter of its requests have landed."""
 TIDY_SECONDS = 10.0
 """The pace of upkeep that nobody waits for."""
 
@@ -62,6 +63,13 @@ class Worker:
                 if not await self._reachable(once, default=False):
                     await bell.wait(rest_seconds)
 
+    async def _gather(self, bell: Bell) -> None:
+        """Let enough requests land for the next claim to be a batch; the settler rings with every one of its own."""
+        patience = monotonic() + GATHER_SECONDS
+        enough = self._dispatcher.limits.concurrency // 4
+        while self._dispatcher.landed < enough and (left := patience - monotonic()) > 0:
+            await bell.wait(left)
+
     async def _reachable(self, call: Callable[[], Awaitable[T]], default: T) -> T:
         """What the call returns; `default` while the database is away: the worker waits and goes on by itself."""
         try:
@@ -88,8 +96,7 @@ class Worker:
         room = min(self._dispatcher.room, self._dispatcher.limits.claim_batch)
         taken = await self._reachable(partial(self._dispatcher.take, room), default=0) if room > 0 else 0
         if taken:
-            # The settler rings when the next results are written: then a whole batch has room again.
-            await bell.wait(GATHER_SECONDS)
+            await self._gather(bell)
         else:
             await bell.wait(await self._reachable(self._dispatcher.seconds_to_next, default=POLL_SECONDS))
 

@@ -62,7 +62,11 @@ class SubscriberIn(In):
     backoff_base_seconds: Annotated[float, _between(bounds.BACKOFF_BASE_SECONDS, "Doubles each time.")] = 1.0
     backoff_cap_seconds: float = Field(900.0, description="No backoff is longer; from the base to a day.")
     deadline_seconds: Annotated[float, _between(bounds.DEADLINE_SECONDS, "Then it is exhausted.")] = 259_200.0
-    headers: dict[str, str] = Field({}, description="Sent with every request; at most 20.", examples=[_HEADERS])
+    headers: dict[str, str] = Field(
+        {},
+        description="Sent with every request, credentials too: values are sealed in the database. At most 20.",
+        examples=[_HEADERS],
+    )
     state: SkipJsonSchema[Annotated[None, BeforeValidator(_no_state)]] = None
 
     def wanted(self, slug: str) -> Wanted:
@@ -97,7 +101,10 @@ class Subscriber(Out):
     backoff_base_seconds: float = Field(examples=[1])
     backoff_cap_seconds: float = Field(examples=[900])
     deadline_seconds: float = Field(examples=[259200])
-    headers: dict[str, str] = Field(examples=[_HEADERS])
+    headers: dict[str, str] = Field(
+        description="`***` stands for a value that only an `admin` key sees, or that can no longer be opened.",
+        examples=[_HEADERS],
+    )
     head_of_line_at: Instant | None = Field(
         description="In an ordered lane, when the oldest delivery that others wait for was made.", examples=[None]
     )

@@ -9,15 +9,19 @@ from pydantic import AfterValidator
 from service.domain import errors
 from service.domain.errors import Invalid, NotFound, Problem
 from service.domain.identifiers import is_subscriber_slug
+from service.domain.model import Scope
 from service.domain.subscriber import DEFAULT_GRACE_SECONDS
 from service.flow import control_subscribers
 from service.flow.control_subscribers import NO_SUCH
 from service.flow.vetting import Vetting
+from service.runtime import Runtime
 from service.store import subscribers
+from service.store.vault import Vault
 from service.web.answers import Answer, ok
 from service.web.auth import Reader
 from service.web.commands import Administer, Operate, Why
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
+from service.web.keyring import Actor
 from service.web.paging import Listed, ListQuery, whole
 from service.web.state import House
 from service.web.subscriber_fields import (
