@@ -13,6 +13,7 @@ from service import config, keyfiles, logs, migrations
 from service.domain.errors import ConfigurationError
 from service.domain.job import JobConfig
 from service.embedded import EmbeddedPostgres
+from service.flow import survey
 from service.flow.attempt import Attempts
 from service.flow.discovery import Discovery
 from service.flow.dispatch import Dispatcher, Limits
@@ -72,6 +73,7 @@ async def open_runtime(settings: Settings, *, migrate: bool = False) -> AsyncIte
     vault = Vault([key.get_secret_value() for key in settings.encryption_keys])
     async with _database(settings, migrate=migrate) as db:
         await _check_attempts_fit(settings, db)
+        await survey.warn_at_start(db, vault, settings.egress_allow, settings.egress_deny)
         egress = Egress(settings.egress_allow, settings.egress_deny)
         try:
             yield Runtime(settings, jobs, sources, db, vault, egress, Doorbell(db))

@@ -1,24 +1,19 @@
 """What `tocsin doctor` looks at: one function for each question, each answered with findings and their mends."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from ipaddress import ip_network
 
 from sqlalchemy import text
 
-from service import config, keyfiles, migrations
+from service import config, migrations
 from service.cli.api import Api, NobodyAnswers
-from service.domain.errors import TocsinError
+from service.cli.checks_subscribers import examine_subscribers
+from service.cli.findings import Examination, Finding, Status
 from service.runtime import database_url
 from service.settings import Network, Settings
 from service.sources import load
-from service.store import subscribers
 from service.store.database import Database
-from service.store.vault import Vault
-from service.store.views import Page
 
 _SKEW_WARN_SECONDS = 2.0
 _SKEW_FAIL_SECONDS = 60.0
@@ -26,44 +21,6 @@ _SKEW_FAIL_SECONDS = 60.0
 
 _WIDEST = {4: 16, 6: 48}
 """A network with a shorter prefix than this is more than one site's."""
-
-_PAGE = 500
-
-
-class Status(StrEnum):
-    """How a question was answered; only `fail` makes the command fail."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line: what was looked at, how it is, and what to do about it."""
-
-    check: str
-    status: Status
-    detail: str
-
-
-@dataclass(slots=True)
-class Examination:
-    """Findings as they come up."""
-
-    findings: list[Finding] = field(default_factory=list[Finding])
-
-    def note(self, check: str, status: Status, detail: str) -> None:
-        """Add a finding."""
-        self.findings.append(Finding(check, status, detail))
-
-    @contextmanager
-    def question(self, check: str) -> Iterator[None]:
-        """A refusal inside is a failed check, and the questions after it are still asked."""
-        try:
-            yield
-        except TocsinError as refusal:
-            self.note(check, Status.FAIL, refusal.detail)
 
 
 async def examine(url: str) -> list[Finding]:
@@ -121,7 +78,7 @@ async def _database(found: Examination, settings: Settings) -> None:
             with found.question("schema"):
                 await migrations.check(url)
                 found.note("schema", Status.OK, f"at {migrations.head()}, this release's")
-                await _subscribers(found, settings, url)
+                await examine_subscribers(found, settings, url)
 
 
 async def _server(found: Examination, url: str) -> None:
@@ -149,59 +106,6 @@ def _skew(seconds: float) -> tuple[Status, str]:
         return Status.OK, said
     status = Status.WARN if seconds < _SKEW_FAIL_SECONDS else Status.FAIL
     return status, f"{said}: let both keep time with NTP, or receivers will refuse timestamps and ticks will be refused"
-
-
-async def _subscribers(found: Examination, settings: Settings, url: str) -> None:
-    """Whether the stored secrets can be opened, and whether each attempt ends before its lease."""
-    vault = _vault(found, settings)
-    db = Database(url, pool_size=1)
-    try:
-        if vault is not None:
-            found.note("secrets", *await _openable(db, vault))
-        async with db.begin() as tx:
-            longest = await subscribers.longest_timeout(tx)
-    finally:
-        await db.close()
-    if longest > settings.longest_attempt_seconds:
-        detail = (
-            f"TOCSIN_LEASE_SECONDS ({settings.lease_seconds:g}) is too short for a subscriber whose timeoutSeconds is "
-            f"{longest:g}: raise it, or lower the subscriber's timeout"
-        )
-        found.note("leases", Status.FAIL, detail)
-    else:
-        found.note("leases", Status.OK, f"{settings.lease_seconds:g} s, the longest attempt is {longest:g} s")
-
-
-def _vault(found: Examination, settings: Settings) -> Vault | None:
-    """The vault of the configured or generated keys; generated ones are read here, never made."""
-    generated = settings.data_dir / keyfiles.ENCRYPTION_KEY_FILE
-    if not settings.encryption_keys and not generated.exists():
-        found.note("secrets", Status.FAIL, f"{generated} is gone: restore it, stored secrets cannot be opened without")
-        return None
-    completed = settings if settings.encryption_keys else keyfiles.complete(settings)
-    return Vault([key.get_secret_value() for key in completed.encryption_keys])
-
-
-async def _openable(db: Database, vault: Vault) -> tuple[Status, str]:
-    closed: list[str] = []
-    total = 0
-    after: int | None = None
-    while True:
-        async with db.begin() as tx:
-            page = await subscribers.listed(tx, Page(_PAGE, after))
-            opened = await subscribers.destinations(tx, [record.row for record in page], vault) if page else []
-        closed += [destination.slug for destination in opened if destination.unreadable]
-        total += len(page)
-        if len(page) < _PAGE:
-            break
-        after = page[-1].row
-    if not closed:
-        return Status.OK, f"those of all {total} subscribers can be opened"
-    some = ", ".join(closed[:5]) + (" …" if len(closed) > 5 else "")  # noqa: PLR2004
-    return Status.FAIL, (
-        f"those of {len(closed)} of {total} subscribers cannot be opened ({some}): put the key that sealed them back "
-        "into TOCSIN_ENCRYPTION_KEYS, or rotate their secrets"
-    )
 
 
 async def _api(found: Examination, url: str) -> None:

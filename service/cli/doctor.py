@@ -6,7 +6,8 @@ from dataclasses import asdict
 import typer
 
 from service.cli.api import DEFAULT_URL, Url
-from service.cli.checks import Status, examine
+from service.cli.checks import examine
+from service.cli.findings import Status
 from service.cli.options import AsJson, command_app
 from service.cli.output import print_json, print_table
 

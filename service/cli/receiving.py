@@ -9,11 +9,11 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
 
-import httptools
+import h11
 
 from service.cli.answers import Kind, Script, Step
 from service.domain import signing
@@ -46,13 +46,6 @@ class Verdict:
 class _Key:
     requests: int = 0
     applied: bool = False
-
-
-@dataclass(slots=True)
-class _Request:
-    headers: dict[str, str] = field(default_factory=dict)
-    header_bytes: int = 0
-    body: bytearray = field(default_factory=bytearray)
 
 
 class Receiver:
@@ -142,12 +135,14 @@ def signature_fault(headers: dict[str, str], body: bytes, secrets: Sequence[byte
 
 
 class _Connection(asyncio.Protocol):
-    """One keep-alive HTTP/1.1 connection; the callbacks below `data_received` are httptools' names."""
+    """One keep-alive HTTP/1.1 connection."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._parser = httptools.HttpRequestParser(self)
-        self._request = _Request()
+        self._http = h11.Connection(h11.SERVER, _MAX_HEADER_BYTES)
+        self._method = b""
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -160,41 +155,64 @@ class _Connection(asyncio.Protocol):
             self._receiver._connections.discard(self._transport)  # noqa: SLF001
 
     def data_received(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._http.receive_data(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._write(Step(Kind.STATUS, HTTPStatus.BAD_REQUEST), "not HTTP", keep_alive=False)
+            self._read(self._transport)
+        except h11.RemoteProtocolError as error:
+            self._write(self._transport, Step(Kind.STATUS, error.error_status_hint), "not HTTP", last=True)
 
-    def on_message_begin(self) -> None:
-        self._request = _Request()
+    def _read(self, transport: asyncio.Transport) -> None:
+        """Go through what has arrived; a request that is hung on holds up those behind it."""
+        while not transport.is_closing():
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                self._begin(transport, event)
+            elif isinstance(event, h11.Data):
+                self._body += event.data
+                if len(self._body) > _MAX_BODY_BYTES:
+                    too_large = Step(Kind.STATUS, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+                    self._write(transport, too_large, "too large", last=True)
+            elif isinstance(event, h11.EndOfMessage):
+                self._answer(transport)
+            elif event is h11.PAUSED:
+                transport.pause_reading()
+                return
+            else:
+                return
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._request.header_bytes += len(name) + len(value)
-        if self._request.header_bytes > _MAX_HEADER_BYTES:
-            self._write(Step(Kind.STATUS, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), "too large", keep_alive=False)
-        else:
-            self._request.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+    def _begin(self, transport: asyncio.Transport, request: h11.Request) -> None:
+        self._method = request.method
+        self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+        self._body.clear()
+        if self._http.they_are_waiting_for_100_continue:
+            go_on = h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[], reason="Continue")
+            transport.write(self._http.send(go_on))
 
-    def on_body(self, body: bytes) -> None:
-        self._request.body += body
-        if len(self._request.body) > _MAX_BODY_BYTES:
-            self._write(Step(Kind.STATUS, HTTPStatus.REQUEST_ENTITY_TOO_LARGE), "too large", keep_alive=False)
-
-    def on_message_complete(self) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        verdict = self._receiver.judge(self._request.headers, bytes(self._request.body))
+    def _answer(self, transport: asyncio.Transport) -> None:
+        verdict = self._receiver.judge(self._headers, bytes(self._body))
         if verdict.answer.kind is Kind.DISCONNECT:
-            self._transport.close()
+            transport.close()
         elif verdict.answer.kind is Kind.STATUS:
-            self._write(verdict.answer, _words(verdict), keep_alive=self._parser.should_keep_alive())
+            self._write(transport, verdict.answer, _words(verdict), last=False)
 
-    def _write(self, step: Step, body: str, *, keep_alive: bool) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._transport.write(_response(step, body, keep_alive=keep_alive))
-        if not keep_alive:
-            self._transport.close()
+    def _write(self, transport: asyncio.Transport, step: Step, body: str, *, last: bool) -> None:
+        """Send an answer and make ready for the next request, or close where there can be none."""
+        bare = self._method == b"HEAD" or step.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+        content = b"" if bare else body.encode()
+        headers = [] if bare else [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(content)))]
+        if step.retry_after is not None:
+            headers.append(("retry-after", str(step.retry_after)))
+        if last:
+            headers.append(("connection", "close"))
+        answer = h11.Response(status_code=step.status, headers=headers, reason=_phrase(step.status))
+        for event in (answer, h11.Data(data=content), h11.EndOfMessage()):
+            transport.write(self._http.send(event))
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        else:
+            transport.close()
 
 
 def _words(verdict: Verdict) -> str:
@@ -204,18 +222,6 @@ def _words(verdict: Verdict) -> str:
     if not verdict.answer.applies:
         return "not applied"
     return "duplicate: acknowledged, not applied again" if verdict.duplicate else "applied"
-
-
-def _response(step: Step, body: str, *, keep_alive: bool) -> bytes:
-    empty = step.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-    content = b"" if empty else body.encode()
-    lines = [f"HTTP/1.1 {step.status} {_phrase(step.status)}"]
-    if not empty:
-        lines += ["content-type: text/plain; charset=utf-8", f"content-length: {len(content)}"]
-    if step.retry_after is not None:
-        lines.append(f"retry-after: {step.retry_after}")
-    lines.append(f"connection: {'keep-alive' if keep_alive else 'close'}")
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + content
 
 
 def _phrase(status: int) -> str:

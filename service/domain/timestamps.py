@@ -11,13 +11,16 @@ _GRAMMAR = re.compile(
 )
 """RFC 3339 section 5.6, `date-time`; T and Z may be lower-case there."""
 
+_INFINITE = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+
 
 def parse_rfc3339(text: str) -> datetime:
     """The instant in UTC. Digits beyond the microsecond are cut, as everywhere else in the house.
 
     Raises:
         ValueError: it is not RFC 3339 with an offset, no such day or hour exists, it names a leap second (which
-            neither PostgreSQL nor Python can keep), or it lies outside the years 1 to 9999 in UTC.
+            neither PostgreSQL nor Python can keep), or it lies outside the years 1 to 9999 in UTC. The very first and
+            the very last microsecond of these are refused too: the database's driver takes them for infinity.
 
     """
     found = _GRAMMAR.fullmatch(text)
@@ -27,10 +30,14 @@ def parse_rfc3339(text: str) -> datetime:
     try:
         # Not fromisoformat: newer Pythons read 24:00 there as the next day.
         clock = datetime.strptime(found["clock"].upper(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=_offset(found))
-        return _with_fraction(clock, found["fraction"]).astimezone(UTC)
+        instant = _with_fraction(clock, found["fraction"]).astimezone(UTC)
     except (ValueError, OverflowError):
         msg = "must be an instant that exists: no hour 24, no leap second, years 1 to 9999"
         raise ValueError(msg) from None
+    if instant in _INFINITE:
+        msg = "must be between the first and the last microsecond of the years 1 to 9999"
+        raise ValueError(msg)
+    return instant
 
 
 def format_rfc3339(instant: datetime) -> str:

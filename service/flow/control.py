@@ -23,7 +23,7 @@ from service.store.views import RunView
 KEY_PREFIX = "tsk_"
 _KEY_BYTES = 32
 _MAX_NAME = 64
-_RESERVED_NAMES = frozenset({"bootstrap", "cli"})
+_RESERVED_NAMES = frozenset({"bootstrap", "cli", "tocsin"})
 """Actors of the audit trail that are no stored keys."""
 
 

@@ -40,7 +40,7 @@ async def publish(db: Database, doorbell: Doorbell, found: Found, due_at: dateti
     Raises:
         Invalid: the type, subject, version or tenant cannot be accepted.
         TooLarge: the data is.
-        EventConflict: an event with this logical key has other data or another due time.
+        EventConflict: an event with this logical key has other data or another due time; nothing was written.
 
     """
     faults = _faults(found)
@@ -54,8 +54,8 @@ async def publish(db: Database, doorbell: Doorbell, found: Found, due_at: dateti
         if not stored.same_data:
             raise EventConflict
         view = await views_events.event(tx, stored.id)
-    if view is None or view[0].due_at != due_at:
-        raise EventConflict("This event was published before with another dueAt.")
+        if view is None or view[0].due_at != due_at:
+            raise EventConflict("This event was published before with another dueAt.")
     if stored.added and due_at is None:
         await doorbell.ring()
     return Published(*view, created=stored.added)

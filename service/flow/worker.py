@@ -1,6 +1,7 @@
 """The worker: discovery, dispatch and upkeep side by side, until it is told to stop."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 GATHER_SECONDS = 0.02
 """A worker that has just claimed claims again after this, or when a quarter of its requests have landed."""
+GC_THRESHOLD = 50_000
+"""New objects between two looks for cycles, of which deliveries make none; CPython looks every 700."""
 TIDY_SECONDS = 10.0
 """The pace of upkeep that nobody waits for."""
 
@@ -38,6 +41,9 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then claim nothing more, let what is in flight finish, and give back the rest."""
+        # What is loaded by now stays: the collector need not walk it again and again.
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
         published = partial(upkeep.fan_out_published, self._db, self._doorbell)
         async with asyncio.TaskGroup() as group:
             beside = [

@@ -63,9 +63,9 @@ def commanded(scope: Scope, limit: int = bodies.OTHER_BYTES) -> Callable[..., Aw
     allowed = allow(scope)
 
     async def command(
-        request: Request, state: State, actor: Annotated[Actor, Depends(allowed)], key: KeyHeader = None
+        request: Request, state: State, actor: Annotated[Actor, Depends(allowed)], _key: KeyHeader = None
     ) -> Command:
-        wanted = idempotency.key_of(key)
+        wanted = idempotency.key_of(request.headers.getlist("idempotency-key"))
         raw = await bodies.read(request, limit)
         if wanted is None:
             return Command(actor.name, raw, None)

@@ -21,7 +21,7 @@ _REF = "#/components/schemas/"
 _IN_ANY_BODY = (errors.NotJson, errors.TooLarge, errors.UnsupportedEncoding, TooSlow, errors.Invalid)
 KEYED = (errors.Unauthenticated, errors.Forbidden)
 """What every operation may answer that asks for an API key."""
-CHANGES = (*KEYED, *_IN_ANY_BODY, errors.IdempotencyInFlight, errors.IdempotencyMismatch)
+CHANGES = (*KEYED, *_IN_ANY_BODY, errors.Conflict, errors.IdempotencyInFlight, errors.IdempotencyMismatch)
 """What every operation may answer that changes something."""
 
 

@@ -1,8 +1,9 @@
 """The kinds of fields that requests have, each bounded and safe to store once it is through."""
 
 import re
+import unicodedata
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -47,10 +48,22 @@ def text_of(max_bytes: int) -> Callable[[str], str]:
     return check
 
 
+_STEERING = re.compile("[\u2028-\u202e\u2066-\u2069]")
+"""Characters that break lines, or turn the direction of what stands around them (Unicode Annex 9)."""
+_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols by their class, but nothing to be seen: fillers of Hangul, the empty Braille pattern."""
+
+
 def _reason(value: str) -> str:
     trimmed = value.strip()
     if not 1 <= len(trimmed) <= MAX_REASON_CHARS:
         msg = f"must have 1 to {MAX_REASON_CHARS} characters, not counting space around them"
+        raise ValueError(msg)
+    if _STEERING.search(trimmed):
+        msg = "must not contain line separators or characters that change the direction of text"
+        raise ValueError(msg)
+    if not any(unicodedata.category(char)[0] in "LNPS" and char not in _BLANKS for char in trimmed):
+        msg = "must have characters that can be seen"
         raise ValueError(msg)
     return text_of(4 * MAX_REASON_CHARS)(trimmed)
 
@@ -61,7 +74,26 @@ def _instant(value: object) -> datetime:
     if not isinstance(value, str):
         msg = "must be a string"
         raise ValueError(msg)  # noqa: TRY004 - pydantic turns only a ValueError into a fault
-    return parse_rfc3339(value)
+    try:
+        return parse_rfc3339(value)
+    except ValueError:
+        if not _is_instant(value.replace(" ", "+")):
+            raise
+    msg = "has a space for the + of its offset: in a query, write + as %2B"
+    raise ValueError(msg)
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        parse_rfc3339(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(value: datetime) -> str:
+    """An instant as it is written. Infinity comes from the database's driver without an offset; it is shown as UTC."""
+    return format_rfc3339(value if value.tzinfo else value.replace(tzinfo=UTC))
 
 
 def _uuid(value: object) -> UUID:
@@ -94,4 +126,4 @@ ReasonText = Annotated[str, AfterValidator(_reason)]
 InstantIn = Annotated[datetime, BeforeValidator(_instant), _INSTANT_SCHEMA]
 UuidIn = Annotated[UUID, BeforeValidator(_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
 Digits = BeforeValidator(_digits)
-Instant = Annotated[datetime, PlainSerializer(format_rfc3339, return_type=str), _INSTANT_SCHEMA]
+Instant = Annotated[datetime, PlainSerializer(_shown, return_type=str), _INSTANT_SCHEMA]

@@ -3,19 +3,19 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
 
 from service.domain.errors import (
+    Conflict,
     IdempotencyInFlight,
     IdempotencyMismatch,
     Invalid,
     Problem,
     Refused,
-    TocsinError,
     Unavailable,
 )
 from service.store import idempotency
@@ -60,6 +60,7 @@ class Once:
         Raises:
             IdempotencyInFlight: the first request with this key has not been answered yet.
             IdempotencyMismatch: the key was used with another request.
+            Conflict: the answer that is kept can no longer be opened.
             Invalid: the request has fields that cannot be accepted.
             Unavailable: the database is away; the key is free again.
 
@@ -110,20 +111,26 @@ class Once:
         try:
             return Answer.unpacked(status or 0, self.vault.open(sealed or b""))
         except Unreadable:
-            message = "an answer was sealed with a key that is no longer among TOCSIN_ENCRYPTION_KEYS"
-            raise TocsinError(message) from None
+            log.warning("idempotency.answer_unreadable", actor=self.actor, mend="put the key that sealed it back")
+            message = (
+                "This request was answered before, but the answer was sealed with a key that is no longer among "
+                "TOCSIN_ENCRYPTION_KEYS. Look at what stands now; to do it once more, use a new Idempotency-Key."
+            )
+            raise Conflict(message) from None
 
 
-def key_of(header: str | None) -> str | None:
-    """The key in an Idempotency-Key header, bare or as a quoted string (RFC 8941); None where there is none.
+def key_of(headers: Sequence[str]) -> str | None:
+    """The key in the Idempotency-Key headers, bare or as a quoted string (RFC 8941); None where there is none.
 
     Raises:
-        Invalid: it is not 1 to 255 visible ASCII characters.
+        Invalid: it is not 1 to 255 visible ASCII characters, or there are two.
 
     """
-    if header is None:
+    if not headers:
         return None
-    value = header.strip()
+    if len(headers) > 1:
+        raise Invalid(Problem("/header/Idempotency-Key", "must not be there twice"))
+    value = headers[0].strip()
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         value = re.sub(r'\\(["\\])', r"\1", quoted[1]) if quoted else ""

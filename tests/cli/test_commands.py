@@ -97,17 +97,25 @@ async def test_a_revoked_key_is_refused_and_the_way_to_another_is_named(live: Li
 
 async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live) -> None:
     async with Receiver() as receiver:
-        await register(live, "sealed", f"{receiver.url}/", eventTypes=["nothing.ever"])
+        patient = {"maxAttempts": 100, "backoffCapSeconds": 86400, "deadlineSeconds": 3600, "headers": {"x-a": "b"}}
+        await register(live, "sealed", f"{receiver.url}/", eventTypes=["nothing.ever"], **patient)
     healthy = await tocsin(live, "doctor", "--json")
     verdicts = {each["check"]: each["status"] for each in healthy.json}
     assert healthy.code == 0
     assert verdicts == {
-        **dict.fromkeys(("settings", "jobs", "database", "clock", "schema", "secrets", "leases", "api"), "ok"),
-        "egress": "warn",
+        **dict.fromkeys(
+            ("settings", "jobs", "database", "clock", "schema", "secrets", "addresses", "leases", "api"), "ok"
+        ),
+        **dict.fromkeys(("egress", "retries"), "warn"),
     }
     other_key = await tocsin(live, "doctor", TOCSIN_ENCRYPTION_KEYS=new_key())
     assert other_key.code == 1
     assert "TOCSIN_ENCRYPTION_KEYS" in other_key.out
+    assert "sealed" in other_key.out
+    elsewhere = await tocsin(live, "doctor", "--json", TOCSIN_EGRESS_ALLOW="")
+    [addresses] = [each for each in elsewhere.json if each["check"] == "addresses"]
+    assert (elsewhere.code, addresses["status"]) == (0, "warn")
+    assert "TOCSIN_EGRESS_ALLOW" in addresses["detail"]
     no_secret = await tocsin(live, "doctor", "--json", SHIPMENTS_TICK_SECRET="short")
     assert [each["check"] for each in no_secret.json if each["status"] == "fail"] == ["jobs"]
     wide = await tocsin(live, "doctor", "--json", TOCSIN_EGRESS_ALLOW="0.0.0.0/0")

@@ -168,3 +168,31 @@ def test_the_code_in_docs_receivers_verifies_what_tocsin_signs_and_nothing_else(
     for headers, body in ((signed(), BODY + b"\n"), (signed(age=400), BODY), (stranger, BODY)):
         with pytest.raises(ValueError, match=r"too old|wrong signature"):
             names["verify"](headers, body, SECRET)
+
+
+async def test_a_body_behind_an_offer_to_upgrade_is_the_body_and_no_second_request() -> None:
+    inner = b"POST / HTTP/1.1\r\nhost: r\r\nwebhook-id: smuggled\r\ncontent-length: 0\r\n\r\n"
+    async with receiving("200", secret=None) as (client, verdicts):
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        head = "POST / HTTP/1.1\r\nhost: r\r\nwebhook-id: e\r\nconnection: upgrade\r\nupgrade: h2c\r\n"
+        writer.write(f"{head}expect: 100-continue\r\ncontent-length: {len(inner)}\r\n\r\n".encode())
+        assert b" 100 " in await reader.readline()
+        writer.write(inner + b"HEAD / HTTP/1.1\r\nhost: r\r\nconnection: close\r\n\r\n")
+        answers = await reader.read()
+        writer.close()
+    assert re.findall(rb"HTTP/1\.1 (...) ", answers) == [b"200", b"400"]
+    assert [verdict.key for verdict in verdicts] == ["e", ""]
+
+
+async def test_requests_behind_one_that_is_hung_on_wait_and_a_head_without_end_is_refused() -> None:
+    request = b"POST / HTTP/1.1\r\nhost: r\r\nwebhook-id: e\r\ncontent-length: 0\r\n\r\n"
+    async with receiving("204,hang", secret=None) as (client, verdicts):
+        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        writer.write(request * 4)
+        assert b" 204 " in await reader.readline()
+        other = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+        other[1].write(b"POST / HTTP/1.1\r\nx: " + b"a" * 70_000)
+        assert b" 431 " in await other[0].readline()
+        writer.close()
+        other[1].close()
+    assert [verdict.request for verdict in verdicts] == [1, 2]

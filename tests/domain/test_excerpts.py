@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.excerpts import EXCERPT_BYTES, excerpt, single_line
+from service.domain.excerpts import EXCERPT_BYTES, WINDOW_BYTES, excerpt, hidden, single_line
 
 SHOWN = {
     b"": None,
@@ -31,6 +31,39 @@ def test_two_kibibytes_are_kept_and_no_character_is_cut_in_half() -> None:
     assert excerpt(b"x" * 5000) == "x" * EXCERPT_BYTES
     assert excerpt("é".encode() * EXCERPT_BYTES) == "é" * (EXCERPT_BYTES // 2)
     assert excerpt(b"x" + "é".encode() * EXCERPT_BYTES) == "x" + "é" * (EXCERPT_BYTES // 2 - 1)
+
+
+HIDE = hidden(("Bearer tok/en+1234==", 'a"b\\cde', "on"), ("https://x.example/hook?token=a%2Fbcdef&page=12&flag",))
+
+HIDDEN = {
+    b"Bearer tok/en+1234== is wrong": "*** is wrong",
+    b"Bearer was tok/en+1234==": "Bearer was ***",
+    rb'{"key": "tok\/en+1234=="}': '{"key": "***"}',
+    rb'{"key": "a\"b\\cde"}': '{"key": "***"}',
+    b"a&quot;b\\cde": "***",
+    b"/hook?token=a%2Fbcdef&page=12&flag": "/hook?***",
+    b"/hook?token=a%2Fbcdef&amp;page=12&amp;flag": "/hook?***",
+    b'{"token": "a/bcdef", "page": 12}': '{"token": "***", "page": 12}',
+    b"flag on": "*** on",
+}
+
+
+@pytest.mark.parametrize(("raw", "text"), HIDDEN.items(), ids=range(len(HIDDEN)))
+def test_credentials_that_an_answer_repeats_are_masked(raw: bytes, text: str) -> None:
+    assert excerpt(raw, HIDE) == text
+
+
+@pytest.mark.parametrize("before", range(EXCERPT_BYTES - 21, EXCERPT_BYTES + 1))
+def test_no_part_of_a_credential_is_left_at_the_end_of_an_excerpt(before: int) -> None:
+    shown = excerpt(b"x" * before + b"Bearer tok/en+1234==" + b"y" * WINDOW_BYTES, HIDE) or ""
+    assert not set(shown) - set("x*y")
+    assert len(shown) <= EXCERPT_BYTES
+    assert "tok" not in (excerpt(b"Bearer tok/en+1234== " * 1000, HIDE) or "")
+
+
+def test_without_credentials_there_is_nothing_to_hide() -> None:
+    assert hidden((), ("https://x.example/hook", "https://x.example/hook?a=1")) is None
+    assert hidden(("1", ""), ()) is None
 
 
 @given(st.binary(max_size=3000))

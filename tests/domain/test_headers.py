@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.domain.headers import header_faults
+from service.domain.headers import MASK, header_faults, mask_faults
 
 FINE = {"X-Api-Key": "s3cret", "Authorization": "Bearer abc.def-1", "x": "", "X_a~b": "a b  c", "X-Long": "v" * 1024}
 
@@ -83,3 +83,8 @@ def test_every_fault_is_told_at_once() -> None:
 def test_a_tilde_in_a_name_is_escaped_in_its_pointer() -> None:
     (problem,) = header_faults({"X~A": "é"})
     assert problem.pointer == "/headers/X~0A"
+
+
+def test_the_mask_that_reads_show_is_no_value() -> None:
+    (problem,) = mask_faults({"X-A": "1", "X-B": MASK, "X-C": f"{MASK} "})
+    assert problem.pointer == "/headers/X-B"

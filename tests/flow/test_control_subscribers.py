@@ -12,6 +12,7 @@ from service.domain.signing import decode_secret, new_secret, sign
 from service.flow.control_subscribers import MAX_VALID_SECRETS
 from service.store import fan_out, lanes, subscribers
 from service.store.database import Database
+from service.store.vault import Vault, new_key
 from tests.receivers import Receiver
 from tests.scenes import Scene
 from tests.steering import claim, pause, put, resume, rotate, send_test, signs_with, trail
@@ -83,6 +84,22 @@ async def test_a_put_replaces_the_whole_and_keeps_the_secret(scene: Scene) -> No
     line = (await trail(scene))[-1]
     assert (line.actor, line.action, line.object) == ("alice", "subscriber.updated", "subscriber:acme")
     assert set(line.detail["changed"]) == {"maxAttempts", "headers", "ratePerSecond", "maxConcurrency"}
+
+
+async def test_a_put_with_the_mask_of_a_header_is_refused_and_the_value_stays(scene: Scene) -> None:
+    await put(scene, headers={"authorization": "Bearer t"})
+    with pytest.raises(Invalid) as refusal:
+        await put(scene, headers={"authorization": "***"})
+    assert refusal.value.problems[0].pointer == "/headers/authorization"
+    assert (await put(scene, headers={"authorization": "Bearer t"})).record.revision == 2  # as it was created
+
+
+async def test_a_put_replaces_headers_that_no_key_opens_any_more(scene: Scene) -> None:
+    created = await put(scene, headers={"x-a": "1"})
+    scene.vault = Vault([new_key()])
+    assert (await put(scene, headers={"x-a": "1"})).record.wanted.headers == {"x-a": "1"}
+    await rotate(scene, grace_seconds=0)
+    assert len(await signs_with(scene, created.record.row)) == 1
 
 
 async def test_a_put_leaves_a_pause_alone(scene: Scene) -> None:

@@ -81,6 +81,13 @@ async def test_another_due_time_is_a_conflict_because_it_would_be_ignored(scene:
         await _publish(scene, due_at=None)
 
 
+async def test_a_due_time_that_the_database_would_keep_as_infinity_writes_nothing(scene: Scene) -> None:
+    for extreme in (datetime.min, datetime.max):
+        with pytest.raises(EventConflict):
+            await _publish(scene, due_at=extreme.replace(tzinfo=UTC))
+    assert await _events(scene) == 0
+
+
 async def test_without_a_due_time_the_workers_are_rung_and_the_event_is_fanned_out(scene: Scene) -> None:
     await scene.subscriber("acme", "http://127.0.0.1:9/")
     async with scene.doorbell.bell() as bell:

@@ -46,6 +46,14 @@ async def test_a_receiver_gets_the_exact_bytes_and_every_header_of_the_contract(
     assert ORACLE.verify(got.body, got.headers) == json.loads(BODY)
 
 
+async def test_a_receiver_that_repeats_its_credentials_does_not_put_them_on_record() -> None:
+    body = b'{"error": "unknown token s3cr3t-of-query for Bearer s3cr3t-of-header"}'
+    async with Receiver(answer(401, body=body)) as receiver:
+        headers = {"authorization": "Bearer s3cr3t-of-header"}
+        sent = await send(loopback(), request(f"{receiver.url}/hook?t=s3cr3t-of-query", headers=headers))
+    assert sent.excerpt == '{"error": "unknown token *** for ***"}'
+
+
 async def test_an_event_without_a_run_has_no_run_header() -> None:
     async with Receiver() as receiver:
         await send(loopback(), request(receiver.url))

@@ -4,6 +4,7 @@ import asyncio
 
 from sqlalchemy import text
 
+from service.domain.headers import MASK
 from service.domain.model import Destination, Mode, OnDeadLetter, Ordering, Policy, SubscriberRow, SubscriberState
 from service.domain.subscriber import Wanted
 from service.store import lanes, subscribers
@@ -17,7 +18,7 @@ A, B, C = b"a" * 32, b"b" * 32, b"c" * 32
 
 
 async def _add(tx: Tx, slug: str = "acme", *secrets: bytes) -> SubscriberRow:
-    row = await subscribers.add(tx, wanted(slug))
+    row = await subscribers.add(tx, wanted(slug), VAULT)
     assert row is not None
     for secret in secrets:
         await subscribers.add_secret(tx, row, VAULT.seal(secret))
@@ -57,8 +58,8 @@ EVERYTHING = Wanted(
 
 async def test_every_field_comes_back_as_it_was_stored(database: Database) -> None:
     async with database.begin() as tx:
-        await subscribers.add(tx, EVERYTHING)
-        record = await subscribers.read(tx, "acme")
+        await subscribers.add(tx, EVERYTHING, VAULT)
+        record = await subscribers.read(tx, "acme", VAULT)
     assert record is not None
     assert record.wanted == EVERYTHING
     assert (record.state, record.revision, record.deleted_at) == (SubscriberState.ACTIVE, 1, None)
@@ -68,7 +69,7 @@ async def test_every_field_comes_back_as_it_was_stored(database: Database) -> No
 async def test_a_slug_is_taken_once_however_many_ask_at_once(database: Database) -> None:
     async def add() -> SubscriberRow | None:
         async with database.begin() as tx:
-            return await subscribers.add(tx, wanted())
+            return await subscribers.add(tx, wanted(), VAULT)
 
     rows = await asyncio.gather(*(add() for _ in range(8)))
     assert sum(row is not None for row in rows) == 1
@@ -77,8 +78,8 @@ async def test_a_slug_is_taken_once_however_many_ask_at_once(database: Database)
 async def test_a_replacement_keeps_the_row_and_counts_a_revision(database: Database) -> None:
     async with database.begin() as tx:
         row = await _add(tx)
-        await subscribers.replace(tx, row, EVERYTHING)
-        record = await subscribers.read(tx, "acme")
+        await subscribers.replace(tx, row, EVERYTHING, VAULT)
+        record = await subscribers.read(tx, "acme", VAULT)
     assert record is not None
     assert (record.row, record.wanted, record.revision) == (row, EVERYTHING, 2)
 
@@ -92,7 +93,7 @@ async def test_a_deleted_subscriber_is_not_read_nor_listed_and_can_be_brought_ba
         locked = await subscribers.lock(tx, "acme")
         assert locked is not None
         assert locked.deleted_at == tx.now
-        await subscribers.replace(tx, row, wanted())
+        await subscribers.replace(tx, row, wanted(), VAULT)
         assert await subscribers.read(tx, "acme") is not None
 
 
@@ -120,7 +121,7 @@ async def test_pages_are_newest_first_and_meet_without_gap_or_overlap(database: 
 
 async def test_a_destination_has_what_an_attempt_needs(database: Database) -> None:
     async with database.begin() as tx:
-        row = await subscribers.add(tx, EVERYTHING)
+        row = await subscribers.add(tx, EVERYTHING, VAULT)
         assert row is not None
         await subscribers.add_secret(tx, row, VAULT.seal(A))
         destination = await _destination(tx, row)
@@ -192,6 +193,35 @@ async def test_a_secret_that_cannot_be_opened_makes_the_destination_unreadable_i
     assert (found["bad"].unreadable, found["bad"].secrets) == (True, ())
 
 
+async def test_a_header_that_cannot_be_opened_makes_the_destination_unreadable(database: Database) -> None:
+    async with database.begin() as tx:
+        row = await subscribers.add(tx, EVERYTHING, Vault([new_key()]))
+        assert row is not None
+        await subscribers.add_secret(tx, row, VAULT.seal(A))
+        destination = await _destination(tx, row)
+    assert (destination.unreadable, destination.secrets, destination.headers) == (True, (), {})
+
+
+async def test_the_values_of_headers_are_sealed_in_the_database_and_masked_without_a_vault_that_opens_them(
+    database: Database,
+) -> None:
+    async with database.begin() as tx:
+        await subscribers.add(tx, EVERYTHING, VAULT)
+        stored = (await tx.conn.execute(text("SELECT s::text FROM tocsin.subscribers s"))).scalar_one()
+        seen = [
+            await subscribers.read(tx, "acme"),
+            await subscribers.read(tx, "acme", Vault([new_key()])),
+            *await subscribers.listed(tx, Page(1)),
+            await subscribers.lock(tx, "acme"),
+        ]
+        [opened] = await subscribers.listed(tx, Page(1), VAULT)
+    assert "Bearer t" not in stored
+    for record in seen:
+        assert record is not None
+        assert record.wanted.headers == {"x-team": MASK, "authorization": MASK}
+    assert opened.wanted.headers == EVERYTHING.headers
+
+
 async def test_a_destination_without_any_secret_is_unreadable(database: Database) -> None:
     async with database.begin() as tx:
         destination = await _destination(tx, await _add(tx))
@@ -200,7 +230,7 @@ async def test_a_destination_without_any_secret_is_unreadable(database: Database
 
 async def test_no_secret_url_or_header_shows_when_a_record_or_a_destination_is_printed(database: Database) -> None:
     async with database.begin() as tx:
-        row = await subscribers.add(tx, EVERYTHING)
+        row = await subscribers.add(tx, EVERYTHING, VAULT)
         assert row is not None
         await subscribers.add_secret(tx, row, VAULT.seal(A))
         destination, record = await _destination(tx, row), await subscribers.read(tx, "acme")

@@ -7,8 +7,9 @@ import pytest
 
 from service.domain.errors import Unavailable
 from service.domain.model import Scope
+from service.store.database import Database
 from service.web.idempotency import key_of
-from tests.web.conftest import JOB, Api, instant, pointers, problem
+from tests.web.conftest import JOB, Api, called, instant, pointers, problem
 
 EVENT = {"type": "shipment.expired", "subject": "s1", "version": 1, "data": {"n": 1}}
 
@@ -136,10 +137,28 @@ async def test_a_key_that_is_none_is_refused(refusing: Api, key: str) -> None:
 
 
 def test_a_quoted_key_is_the_bare_one() -> None:
-    assert key_of('"abc"') == key_of("abc") == key_of(" abc ") == "abc"
-    assert key_of(r'"a\"b\\c"') == r'a"b\c'
-    assert key_of("a" * 255) == key_of('"' + "a" * 255 + '"')
-    assert key_of(None) is None
+    assert key_of(['"abc"']) == key_of(["abc"]) == key_of([" abc "]) == "abc"
+    assert key_of([r'"a\"b\\c"']) == r'a"b\c'
+    assert key_of(["a" * 255]) == key_of(['"' + "a" * 255 + '"'])
+    assert key_of([]) is None
+
+
+async def test_two_keys_are_refused_even_if_they_agree(refusing: Api) -> None:
+    for second in ("k2", "k1"):
+        headers = [("idempotency-key", "k1"), ("Idempotency-Key", second)]
+        assert pointers(await refusing.client.post("/v1/events", json=EVENT, headers=headers)) == ["/header/Idempotency-Key"]
+
+
+async def test_an_answer_whose_key_is_gone_is_a_conflict_and_the_work_is_not_done_again(
+    api: Api, database: Database
+) -> None:
+    headers = {"idempotency-key": "k1"}
+    body = {"url": "https://billing.example/hooks", "eventTypes": ["*"]}
+    assert (await api.client.put("/v1/subscribers/billing", json=body, headers=headers)).status_code == 201
+    async with called(database) as later:  # whose vault has another key
+        again = await later.client.put("/v1/subscribers/billing", json=body, headers=headers)
+        assert "TOCSIN_ENCRYPTION_KEYS" in problem(again, 409, "conflict")["detail"]
+        assert (await later.rows())["subscribers"] == 1
 
 
 async def test_every_changing_operation_takes_a_key(refusing: Api) -> None:

@@ -168,12 +168,20 @@ FILTERS = [
     ("/v1/deliveries", "since", "ECHO"),
     ("/v1/deliveries", "until", "2026-11-30T02:00:00"),
     ("/v1/deliveries", "until", "1743294600"),
+    ("/v1/deliveries", "since", "0001-01-01T00:00:00Z"),
+    ("/v1/deliveries", "until", "9999-12-31T23:59:59.999999Z"),
 ]
 
 
 @pytest.mark.parametrize(("path", "name", "value"), FILTERS)
 async def test_a_filter_that_cannot_be_meant_is_refused(refusing: Api, path: str, name: str, value: str) -> None:
     assert pointers(await refusing.client.get(path, params={name: value})) == [f"/query/{name}"]
+
+
+async def test_a_raw_plus_in_a_query_is_told_how_to_be_written(refusing: Api) -> None:
+    answer = await refusing.client.get("/v1/deliveries?since=2026-11-30T02:00:00+02:00")
+    assert "%2B" in problem(answer, 422, "invalid")["errors"][0]["detail"]
+    assert (await refusing.client.get("/v1/deliveries?since=2026-11-30T02:00:00%2B02:00")).status_code == 200
 
 
 async def test_a_filter_for_what_is_not_there_finds_nothing(api: Api) -> None:

@@ -83,6 +83,21 @@ async def test_every_field_is_kept_as_it_was_put(client: httpx.AsyncClient) -> N
     assert read.json().items() <= created.json().items()
 
 
+async def test_only_who_may_set_headers_sees_their_values(api: Api, client: httpx.AsyncClient) -> None:
+    put_, masked = {"authorization": "Bearer ECHO"}, {"authorization": "***"}
+    assert (await put(client, headers=put_)).json()["headers"] == put_
+    assert (await client.get(PATH)).json()["headers"] == put_
+    assert (await client.get("/v1/subscribers")).json()["items"][0]["headers"] == put_
+    for scope in (Scope.READ, Scope.OPERATE):
+        key = await api.key(f"of-{scope}", scope)
+        assert (await client.get(PATH, headers=key)).json()["headers"] == masked
+        assert (await client.get("/v1/subscribers", headers=key)).json()["items"][0]["headers"] == masked
+    assert (await client.post(PATH + "/pause", headers=key)).json()["headers"] == masked
+    assert (await client.post(PATH + "/resume", headers=key)).json()["headers"] == masked
+    assert pointers(await put(client, headers=masked)) == ["/headers/authorization"]
+    assert (await client.get(PATH)).json()["headers"] == put_
+
+
 async def test_event_types_that_are_left_out_mean_all(client: httpx.AsyncClient) -> None:
     assert (await client.put(PATH, json={"url": URL})).json()["eventTypes"] == ["*"]
 
