@@ -45,6 +45,10 @@ async def _someone_waits(scene: Scene) -> bool:
     return bool(row.n)
 
 
+async def _delivered(scene: Scene) -> bool:
+    return await scene.states() == {"delivered": 1}
+
+
 async def _leased(scene: Scene) -> bool:
     [row] = await scene.execute("SELECT count(*) AS n FROM tocsin.deliveries WHERE lease_owner IS NOT NULL")
     return bool(row.n)
@@ -55,18 +59,21 @@ async def test_a_worker_killed_before_the_request_leaves_an_in_doubt_attempt_and
 ) -> None:
     async with Receiver() as receiver:
         await scene.subscriber("one", receiver.url)
-        await scene.event()
-        async with (
-            WorkerProcess(database_url, key, tmp_path).running() as worker,
-            locked(scene, "LOCK TABLE tocsin.subscriber_secrets IN ACCESS EXCLUSIVE MODE"),
-        ):
-            await eventually(lambda: _leased(scene), seconds=40)
-            await eventually(lambda: _someone_waits(scene))
-            await worker.kill()
-        assert not receiver.requests
-        await _finish(scene)
+        await scene.event("first")
+        async with WorkerProcess(database_url, key, tmp_path).running() as worker:
+            await eventually(lambda: _delivered(scene), seconds=40)
+            await scene.execute("UPDATE tocsin.lanes SET state = 'paused'")
+            await scene.event("second")
+            # It claims, and waits for the body that it would send.
+            async with locked(scene, "LOCK TABLE tocsin.events IN ACCESS EXCLUSIVE MODE"):
+                await scene.execute("UPDATE tocsin.lanes SET state = 'active', next_due_at = now()")
+                await eventually(lambda: _leased(scene), seconds=40)
+                await worker.kill()
         assert len(receiver.requests) == 1
+        await _finish(scene)
+        assert len(receiver.requests) == 2
     assert [(row.outcome, row.counted) for row in await scene.evidence("one")] == [
+        ("delivered", True),
         ("in_doubt", True),
         ("delivered", True),
     ]

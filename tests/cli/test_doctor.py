@@ -1,0 +1,61 @@
+"""What the doctor says of subscribers that the settings of its shell do not suit."""
+
+from typing import Any
+
+import pytest
+
+from service.domain.model import Mode
+from service.store.database import Database
+from service.store.vault import Vault, new_key
+from tests.cli import inside
+from tests.scenes import Scene
+
+KEY = new_key()
+PATIENT = {"backoff_base_seconds": 1.0, "backoff_cap_seconds": 3600.0, "max_attempts": 30}
+
+
+@pytest.fixture
+def scene(database: Database) -> Scene:
+    return Scene(database, vault=Vault([KEY]))
+
+
+async def _doctor(database_url: str, **env: str) -> dict[str, Any]:
+    """The finding of each check."""
+    given = {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_ENCRYPTION_KEYS": KEY, **env}
+    told = await inside.call("doctor", "--json", "--url", "http://127.0.0.1:9", env=given)
+    return {each["check"]: each for each in told.json}
+
+
+async def test_names_are_looked_up_and_what_the_guard_says_is_told(scene: Scene, database_url: str) -> None:
+    for slug in ("one", "two"):
+        await scene.subscriber(slug, f"http://localhost:9/{slug}", **PATIENT)
+    await scene.subscriber("nowhere", "http://nowhere.invalid/", **PATIENT)
+    await scene.subscriber("shadow", "http://127.0.0.1:9/", mode=Mode.SHADOW, max_attempts=1)
+    found = await _doctor(database_url)
+    assert found["addresses"]["status"] == "warn"
+    assert "2 of 4 subscribers" in found["addresses"]["detail"]
+    assert "one: " in found["addresses"]["detail"]
+    assert "loopback" in found["addresses"]["detail"]
+    assert found["retries"]["status"] == "ok"
+    allowed = await _doctor(database_url, TOCSIN_EGRESS_ALLOW="127.0.0.0/8,::1/128")
+    assert allowed["addresses"]["status"] == "ok"
+
+
+async def test_who_is_given_up_long_before_the_deadline_is_named_with_values_that_last(
+    scene: Scene, database_url: str
+) -> None:
+    plain = {"backoff_base_seconds": 1.0, "backoff_cap_seconds": 900.0}
+    await scene.subscriber("plain", "http://203.0.114.7/", **plain)
+    await scene.subscriber("meant", "http://203.0.114.7/", deadline_seconds=120.0, **plain)
+    detail = (await _doctor(database_url))["retries"]["detail"]
+    assert "1 of 2 subscribers" in detail
+    assert "plain after about 64 seconds of 3 days" in detail
+    assert "30 and 3600 last about 9 hours" in detail
+
+
+async def test_headers_that_no_key_opens_fail_with_the_mend(scene: Scene, database_url: str) -> None:
+    await scene.subscriber("sealed", "http://203.0.114.7/", headers={"authorization": "Bearer t"})
+    found = await _doctor(database_url, TOCSIN_ENCRYPTION_KEYS=new_key())
+    assert found["secrets"]["status"] == "fail"
+    assert "sealed" in found["secrets"]["detail"]
+    assert "PUT the headers anew" in found["secrets"]["detail"]
