@@ -5,14 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCKS := requirements/runtime.txt requirements/dev.txt
+PEERS := bench/.peers
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3; do \
 	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help setup run test check lock bench clean
+.PHONY: help setup run test check lock bench bench-peers clean
 
 help: ## Show what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP) ## Create .venv and install the locked dependencies and tocsin itself
 
@@ -45,12 +46,23 @@ lock: ## Write the hashed locks anew from pyproject.toml (needs uv on the PATH)
 	uv pip compile $(LOCK_FLAGS) pyproject.toml -o requirements/runtime.txt
 	uv pip compile $(LOCK_FLAGS) pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	uv pip compile $(LOCK_FLAGS) --group build -c requirements/dev.txt -o requirements/build.txt
+	uv pip compile $(LOCK_FLAGS) --group peers -o requirements/peers.txt
 LOCK_FLAGS := --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 
 bench: $(STAMP) ## Measure: floors, drains, claims, memory (see docs/benchmarks.md)
 	$(BIN)/python -m bench $(ARGS)
 
-clean: ## Remove .venv, caches and build output (not .tocsin, which holds data)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+bench-peers: $(STAMP) $(PEERS)/.installed ## Measure the same drain on other queues on PostgreSQL
+	$(BIN)/python -m bench.peers $(ARGS)
+
+$(PEERS)/.installed: requirements/peers.txt bench/peers/package-lock.json
+	@test -x $(PEERS)/bin/python || "$(PYTHON)" -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/peers.txt
+	cp bench/peers/package.json bench/peers/package-lock.json $(PEERS)/
+	cd $(PEERS) && PATH="$$PWD/bin:$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
+
+clean: ## Remove .venv, bench/.peers, caches and build output (not .tocsin, which holds data)
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

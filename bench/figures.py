@@ -43,7 +43,7 @@ class Ratio:
         return f"{'at most' if self.at_most else 'at least'} {self.bound:g}"
 
 
-_POSTS, _DELIVERIES, _ROWS, _MS, _MB = "posts/s", "deliveries/s", "rows/s", "ms", "MB"
+_POSTS, _DELIVERIES, _ROWS, _MS, _MB, _CPU = "posts/s", "deliveries/s", "rows/s", "ms", "MB", "µs/delivery"
 
 FIGURES: Mapping[str, Figure] = {
     "floor-1": Figure("client alone, 1 process", _POSTS),
@@ -55,6 +55,9 @@ FIGURES: Mapping[str, Figure] = {
     "drain-narrow-2": Figure("drain, narrow, 2 processes", _DELIVERIES),
     "drain-strict-1": Figure("drain, one strict lane, 1 process", _DELIVERIES),
     "drain-strict-2": Figure("drain, one strict lane, 2 processes", _DELIVERIES),
+    "cpu-workers": Figure("CPU of the workers, wide, 2 processes", _CPU),
+    "cpu-postgresql": Figure("CPU of PostgreSQL, wide, 2 processes", _CPU),
+    "cpu-receiver": Figure("CPU of the receiver, wide, 2 processes", _CPU),
     "insert": Figure("bare INSERT … SELECT", _ROWS),
     "fan-out": Figure("fan-out", _ROWS),
     "claim-empty": Figure("claim p95, tables empty otherwise", _MS),

@@ -34,7 +34,9 @@ def _measured(results: dict[str, Any]) -> Iterator[str]:
         yield from ("## Peers", "")
         yield from _markdown(table.RATIO_HEADS, table.ratio_rows(peers["ratios"]))
         yield from _markdown(table.FIGURE_HEADS, table.figure_rows(peers["figures"]))
-        yield from _markdown(("", ""), _facts(peers["machine"] | {"peers": peers["versions"]}))
+        yield from _markdown(
+            ("peer", "version, and the settings that did best: processes × (options)"), _facts(peers["peers"])
+        )
 
 
 def _markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

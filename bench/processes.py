@@ -81,6 +81,7 @@ def free_port() -> int:
 class Receiver:
     """The counting receiver, seen from here."""
 
+    pid: int
     port: int
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -94,7 +95,7 @@ class Receiver:
             port = int(await line_of(process))
             reader, writer = await asyncio.open_connection(hosts[0], port, limit=2**26)
             try:
-                yield cls(port, reader, writer)
+                yield cls(process.pid, port, reader, writer)
             finally:
                 writer.close()
 
@@ -128,9 +129,16 @@ class Receiver:
         """How many requests were left without an answer since the last reset."""
         return int((await self._ask("/count")).split()[1])
 
-    async def ids(self) -> list[str]:
-        """The webhook-ids of the requests that were answered."""
-        return (await self._ask("/ids")).decode().split("\n")
+    async def check(self, expected: set[str]) -> None:
+        """Make sure that each of these webhook-ids was answered once since the last reset, and no other.
+
+        Raises:
+            Failed: otherwise.
+
+        """
+        received = (await self._ask("/ids")).decode().split("\n")
+        if len(received) != len(expected) or set(received) != expected:
+            raise Failed(f"{len(received)} requests with {len(set(received))} ids, instead of {len(expected)}")
 
     async def reset(self) -> None:
         """Count from zero."""

@@ -7,8 +7,13 @@
 # Within one minute the run id stays the same: a scheduler that fires twice, or a retry, is one run.
 set -eu
 
+if [ "$#" -lt 1 ] || [ "$#" -gt 2 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
+  echo 'usage: TICK_SECRET_FILE=FILE [TOCSIN_URL=http://HOST:PORT] sh tick.sh JOB [CUTOFF]' >&2
+  exit 2
+fi
+
 url=${TOCSIN_URL:-http://127.0.0.1:8080}
-job=${1:?name the job, for example: sh tick.sh shipments.expire}
+job=$1
 cutoff=${2:-$(date -u +%Y-%m-%dT%H:%M:00Z)}
 run_id="$job@$cutoff"
 secret=$(cat "${TICK_SECRET_FILE:?name the file that holds the tick secret}")

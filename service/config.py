@@ -1,6 +1,9 @@
 """Reads `tocsin.toml`: the jobs, and where their secrets are."""
 
+import difflib
+import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +13,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from service.domain.errors import ConfigurationError
 from service.domain.identifiers import is_event_type, is_job_name
 from service.domain.job import JobConfig
-from service.settings import read_secret
+from service.settings import PREFIX, Settings, read_secret
 
 log = structlog.get_logger(__name__)
 
 _SHORTEST_SECRET = 16
 _DAY = 86_400
+
+_OF_THE_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
+_REFERENCE = re.compile(rf"\benv:({PREFIX}\w+)")
+_SERVICE_LINK = re.compile(rf"{PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
 
 
 def _event_type(text: str) -> str:
@@ -50,8 +57,18 @@ class _File(BaseModel):
     jobs: dict[str, _Job] = Field(default_factory=dict)
 
 
-def load_jobs(path: Path) -> dict[str, JobConfig]:
-    """The jobs by name; none, with a warning, when there is no such file.
+def configured_jobs(settings: Settings) -> dict[str, JobConfig]:
+    """The jobs of these settings; only the file that nobody named may be absent.
+
+    Raises:
+        ConfigurationError: as for `load_jobs`, or TOCSIN_CONFIG names a file that is not there.
+
+    """
+    return load_jobs(settings.config, named="config" in settings.model_fields_set)
+
+
+def load_jobs(path: Path, *, named: bool = False) -> dict[str, JobConfig]:
+    """The jobs by name; none, with a warning, when there is no such file and nobody `named` it.
 
     Raises:
         ConfigurationError: the file is not TOML, has an unknown or wrong key, a secret is missing, too short, or shared
@@ -61,6 +78,10 @@ def load_jobs(path: Path) -> dict[str, JobConfig]:
     try:
         raw = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if named:
+            raise ConfigurationError(
+                f"TOCSIN_CONFIG names {path}, which is not there: correct it, or unset it where there are no jobs"
+            ) from None
         log.warning("config.absent", path=str(path), effect="there are no jobs, every tick will be refused")
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -124,3 +145,30 @@ def _place(location: tuple[int | str, ...]) -> str:
     """`jobs."a.b".page_size`: as one would write it in the file."""
     words = [f'"{part}"' if at == 1 else str(part) for at, part in enumerate(location)]
     return ".".join(words)
+
+
+def strays(settings: Settings, environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, each with the setting that it may have been meant for.
+
+    A variable that another setting or the jobs' file refers to (`env:NAME`) is somebody's secret and no stray, and so
+    is none what Kubernetes sets for a Service of the name tocsin.
+    """
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | _OF_THE_COMMANDS
+    try:
+        jobs = settings.config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        jobs = ""
+    known.update(_REFERENCE.findall("\n".join([jobs, *environment.values()])))
+    unknown = sorted(
+        name
+        for name in environment
+        if name.upper().startswith(PREFIX) and name.upper() not in known and not _SERVICE_LINK.fullmatch(name)
+    )
+    return {name: _nearest(name.upper(), known) for name in unknown}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Of the known names the one most like it; what all begin with says nothing."""
+    ends = [each.removeprefix(PREFIX) for each in known]
+    found = difflib.get_close_matches(name.removeprefix(PREFIX), ends, n=1, cutoff=0.45)
+    return PREFIX + found[0] if found else None

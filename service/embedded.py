@@ -100,6 +100,26 @@ class EmbeddedPostgres:
         """The SQLAlchemy URL of another database on this server."""
         return f"postgresql+asyncpg://{_SUPERUSER}@:{PORT}/{database}?host={quote(str(self._sockets), safe='/')}"
 
+    def revive(self) -> bool:
+        """Start the server again if it has died, and say whether it had; one that is on its way up or down is left to it.
+
+        Raises:
+            ConfigurationError: it does not come up. It may a moment later: what the dead one left running holds its
+                files until it has noticed.
+
+        """
+        if self._use is None or self._lives():
+            return False
+        try:
+            with self._turn():
+                if self._lives():
+                    return False
+                log.warning("embedded_postgres.died", data_dir=str(self._home), effect="it is started again")
+                self._sockets = self._start()
+        except OSError as error:
+            raise _refusal(f"{error.filename or self._home}: {error.strerror}") from error
+        return True
+
     def stop(self) -> None:
         """Let go of the server; it is shut down if nobody else holds it. Harmless when called twice."""
         if self._use is None:
@@ -183,6 +203,10 @@ class EmbeddedPostgres:
         folder = Path(status[4]) if len(status) > 4 else None  # noqa: PLR2004 - line 5 of postmaster.pid
         return folder if folder and answers(folder) else None
 
+    def _lives(self) -> bool:
+        status = self._postmaster_status()
+        return bool(status) and is_postgres(int(status[0]))
+
     def _start(self) -> Path:
         self._wait_for_a_dying_server()
         folder = self._socket_folder()
@@ -207,7 +231,7 @@ class EmbeddedPostgres:
     def _wait_for_a_dying_server(self) -> None:
         """A server that is on its way out holds its files until it is gone."""
         until = time.monotonic() + _PATIENCE
-        while (status := self._postmaster_status()) and is_postgres(int(status[0])) and time.monotonic() < until:
+        while self._lives() and time.monotonic() < until:
             time.sleep(0.1)
 
     def _socket_folder(self) -> Path:

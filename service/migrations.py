@@ -11,17 +11,30 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from service.domain.errors import ConfigurationError, Unavailable
-from service.store.database import is_contended, is_lost
+from service.store.database import is_contended, is_lost, sqlstate
 from service.store.tables import SCHEMA
 
 OLDEST_POSTGRESQL = 15
 
 _ONE_AT_A_TIME = threading.Lock()
+
+_UNUSABLE = (
+    "TOCSIN_DATABASE_URL has a part that the database's driver cannot use: "
+    "look at its host, its port and the parameters behind the question mark"
+)
+_REFUSALS = (
+    ("28P01", "the server refuses the password"),
+    ("28", "the server refuses the user: create the role, or let it in (pg_hba.conf)"),
+    ("3D000", "there is no database of this name on the server: create it, or name another"),
+    ("42501", "the user lacks a right: let it own the schema tocsin, or grant it CREATE on the database"),
+    ("25006", "the database is read-only: name the server that takes changes"),
+)
+"""Beginnings of SQLSTATEs, and what each means for whoever set the URL."""
 
 
 async def upgrade(url: str) -> str:
@@ -79,16 +92,42 @@ def script_location() -> Path:
 
 @asynccontextmanager
 async def _connection(url: str) -> AsyncIterator[AsyncConnection]:
-    engine = create_async_engine(url, poolclass=NullPool, connect_args={"timeout": 10})
+    """A connection for the first look at the database: what the URL cannot mean is found out here.
+
+    Raises:
+        ConfigurationError: the URL cannot be used, or the server refuses who it names.
+        Unavailable: the database cannot be reached.
+
+    """
     try:
-        async with engine.connect() as connection:
+        engine = create_async_engine(url, poolclass=NullPool, connect_args={"timeout": 10})
+        connection = await engine.connect()
+    except (SQLAlchemyError, OSError, TimeoutError, ValueError, OverflowError) as error:
+        if refusal := _refusal(error):
+            raise refusal from None
+        if is_lost(error):
+            raise Unavailable from error
+        raise ConfigurationError(_UNUSABLE) from None  # The cause's message may hold the URL, and with it the password.
+    try:
+        try:
             yield connection
+        finally:
+            await connection.close()
     except (DBAPIError, OSError, TimeoutError) as error:
+        if refusal := _refusal(error):
+            raise refusal from None
         if is_lost(error):
             raise Unavailable from error
         raise
     finally:
         await engine.dispose()
+
+
+def _refusal(error: BaseException) -> ConfigurationError | None:
+    """What the server does not let the URL's user do, where that is the error."""
+    state = sqlstate(error)
+    why = next((why for sign, why in _REFUSALS if state.startswith(sign)), None)
+    return None if why is None else ConfigurationError(f"TOCSIN_DATABASE_URL: {why}")
 
 
 async def _check_server(connection: AsyncConnection) -> None:

@@ -1,12 +1,17 @@
 """Settings become running things here, and nowhere else."""
 
+import asyncio
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
+import structlog
 from anyio import to_thread
 
 from service import config, keyfiles, logs, migrations
@@ -27,6 +32,13 @@ from service.sources import Source, load
 from service.store import subscribers
 from service.store.database import Database
 from service.store.vault import Vault
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whether the embedded PostgreSQL still lives."""
+REVIVAL_SECONDS = 60.0
+"""How long reviving it is tried, in vain, before this process gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,9 @@ async def open_runtime(settings: Settings, *, migrate: bool = False) -> AsyncIte
         Unavailable: the database cannot be reached.
 
     """
-    jobs = config.load_jobs(settings.config)
+    for name, meant in config.strays(settings, os.environ).items():
+        log.warning("settings.unknown", name=name, did_you_mean=meant, effect="none: see docs/settings.md")
+    jobs = config.configured_jobs(settings)
     sources = load(jobs.values())
     settings = keyfiles.complete(settings)
     vault = Vault([key.get_secret_value() for key in settings.encryption_keys])
@@ -82,21 +96,85 @@ async def open_runtime(settings: Settings, *, migrate: bool = False) -> AsyncIte
 
 
 @asynccontextmanager
-async def database_url(settings: Settings) -> AsyncIterator[str]:
-    """The database's URL; the embedded server is kept running while the context lasts."""
+async def database_url(settings: Settings, *, watched: bool = False) -> AsyncIterator[str]:
+    """The database's URL; the embedded server is kept running while the context lasts.
+
+    With `watched` it is started again when it dies; where that fails, what runs in the context is cancelled.
+
+    Raises:
+        ConfigurationError: it cannot be started.
+
+    """
     if settings.database_url is not None:
         yield settings.database_url
         return
-    postgres = await to_thread.run_sync(EmbeddedPostgres, settings.data_dir)
+    postgres = await _started(settings.data_dir)
     try:
-        yield postgres.url
+        async with _watching(postgres) if watched else nullcontext():
+            yield postgres.url
     finally:
         await to_thread.run_sync(postgres.stop)
 
 
+async def _started(data_dir: Path) -> EmbeddedPostgres:
+    """The embedded server. Its start cannot be stopped half-way: whoever is cancelled first sees it up, then down."""
+    starting = asyncio.create_task(to_thread.run_sync(EmbeddedPostgres, data_dir))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end_of(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            await _end_of(asyncio.create_task(to_thread.run_sync(starting.result().stop)))
+        raise
+
+
+async def _end_of(task: asyncio.Task[Any]) -> None:
+    """Wait for it, however often whoever waits is cancelled meanwhile."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def _watching(postgres: EmbeddedPostgres) -> AsyncIterator[None]:
+    """Revive the server for as long as the context lasts; the context is cancelled when it stays dead."""
+    inside = asyncio.current_task()
+    watch = asyncio.create_task(_revive(postgres))
+    watch.add_done_callback(lambda done: None if done.cancelled() or inside is None else inside.cancel())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if watch.done() and inside is not None:
+            inside.uncancel()
+            watch.result()
+        raise
+    finally:
+        watch.cancel()
+
+
+async def _revive(postgres: EmbeddedPostgres) -> None:
+    """Start the server again whenever it has died.
+
+    Raises:
+        ConfigurationError: it did not come up for REVIVAL_SECONDS.
+
+    """
+    dead_since: float | None = None
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            await to_thread.run_sync(postgres.revive)
+            dead_since = None
+        except ConfigurationError as refusal:
+            dead_since = dead_since or time.monotonic()
+            if time.monotonic() - dead_since > REVIVAL_SECONDS:
+                raise
+            log.warning("embedded_postgres.still_dead", because=refusal.detail)
+
+
 @asynccontextmanager
 async def _database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
-    async with database_url(settings) as url:
+    async with database_url(settings, watched=True) as url:
         if migrate:
             await migrations.upgrade(url)
         else:

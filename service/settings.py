@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -100,9 +100,25 @@ def _api_key(key: SecretStr) -> SecretStr:
     return key
 
 
+def _port(value: Any) -> Any:
+    if isinstance(value, str) and "://" in value:
+        raise ValueError(
+            "must be a number; this one comes from Kubernetes, for a Service named tocsin: "
+            "set enableServiceLinks: false in the pod, or give the Service another name"
+        )
+    return value
+
+
 _TAKEN_OVER = {"ssl", "sslmode", "host", "port", "target_session_attrs", "prepared_statement_cache_size"}
 _IGNORED = {"channel_binding", "gssencmode"}
 """Parameters of libpq that asyncpg decides by itself; hosts put them into the URLs they hand out."""
+
+
+def _has_usable_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
 
 
 def _database_url(url: str) -> str:
@@ -113,6 +129,8 @@ def _database_url(url: str) -> str:
         parts = urlsplit("")
     if parts.scheme not in {"postgresql", "postgres", "postgresql+asyncpg"}:
         raise ValueError("must be a PostgreSQL URL: postgresql://user:password@host:5432/database")
+    if not _has_usable_port(parts):
+        raise ValueError("has a port that is no number from 1 to 65535")
     query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _IGNORED]
     unknown = sorted({name for name, _ in query} - _TAKEN_OVER)
     if unknown:
@@ -150,7 +168,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(Path(".tocsin"), description="Folder of the embedded PostgreSQL and of generated keys.")
     config: Path = Field(Path("tocsin.toml"), description="The file that declares the jobs.")
     host: str = Field("127.0.0.1", min_length=1, description="Address that the API listens on.")
-    port: int = Field(8080, ge=0, le=65_535, description="Port that the API listens on; 0 takes a free one.")
+    port: Annotated[int, BeforeValidator(_port)] = Field(8080, ge=0, le=65_535, description="Port that the API listens on; 0 takes a free one.")
     bootstrap_key: Annotated[SecretStr, AfterValidator(_api_key), BeforeValidator(_dereferenced)] | None = Field(
         None,
         description="An API key with scope `admin`, for making the first real keys. At least 16 characters. "

@@ -17,11 +17,14 @@ class WorkerProcess:
     def __init__(
         self, database_url: str, key: str, folder: Path, config: Path | None = None, *, drain_seconds: float = 25
     ) -> None:
+        if config is None:
+            config = folder / "no-jobs.toml"
+            config.touch()
         self._environment = os.environ | {
             "TOCSIN_DATABASE_URL": database_url,
             "TOCSIN_ENCRYPTION_KEYS": key,
             "TOCSIN_EGRESS_ALLOW": "127.0.0.0/8",
-            "TOCSIN_CONFIG": str(config or folder / "absent.toml"),
+            "TOCSIN_CONFIG": str(config),
             "TOCSIN_DRAIN_SECONDS": str(drain_seconds),
             "SHIPMENTS_TICK_SECRET": SECRET,
         }

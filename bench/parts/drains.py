@@ -1,8 +1,10 @@
 """Drains in three shapes with one and two workers, and the floors beneath them: the same client without a database."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
+from bench import cpu
 from bench.house import House
 from bench.processes import line_of, race, started
 from bench.sizes import Sizes
@@ -11,7 +13,10 @@ from service.domain.model import Ordering
 
 IN_FLIGHT = 64
 """Of each client process; a worker sends as many to one destination."""
-_MEASURED = "s-"
+MEASURED = "s-"
+"""How the ids of the measured subscribers begin."""
+_ACCOUNTED = ("wide", 2)
+"""Of this drain it is told who used the processors."""
 
 
 async def measure(stage: Stage, sizes: Sizes) -> None:
@@ -26,16 +31,18 @@ async def measure(stage: Stage, sizes: Sizes) -> None:
 
 async def prepare(stage: Stage, sizes: Sizes) -> None:
     """Make the backlogs."""
-    await stage.template("wide", _backlog(stage, sizes.wide))
-    await stage.template("narrow", _backlog(stage, sizes.narrow, max_concurrency=64))
-    await stage.template("strict", _backlog(stage, sizes.strict, ordering=Ordering.STRICT))
+    await stage.template("wide", backlog(stage, sizes.wide))
+    await stage.template("narrow", backlog(stage, sizes.narrow, max_concurrency=64))
+    await stage.template("strict", backlog(stage, sizes.strict, ordering=Ordering.STRICT))
 
 
-def _backlog(stage: Stage, shape: tuple[int, int], **wanted: object) -> Build:
+def backlog(stage: Stage, shape: tuple[int, int], **wanted: object) -> Build:
+    """What makes so many subscribers, and so many events for all of them."""
+
     async def build(house: House) -> None:
         subscribers, events = shape
         for number in range(subscribers):
-            await house.subscribe(f"{_MEASURED}{number}", stage.receiver.url(number), **wanted)
+            await house.subscribe(f"{MEASURED}{number}", stage.receiver.url(number), **wanted)
         await house.backlog(events)
 
     return build
@@ -43,8 +50,23 @@ def _backlog(stage: Stage, shape: tuple[int, int], **wanted: object) -> Build:
 
 async def drain(stage: Stage, shape: str, workers: int) -> None:
     """Sample one drain, from the moment at which all of it is due until the last delivery is settled."""
-    async with stage.copy(shape) as house, stage.workers(house, workers):
-        stage.note(f"drain-{shape}-{workers}", await stage.drained(house, _MEASURED))
+    async with stage.copy(shape) as house, stage.workers(house, workers) as pids:
+        before = _spent(stage, pids)
+        done = await stage.drained(house, MEASURED)
+        after = _spent(stage, pids)
+    stage.note(f"drain-{shape}-{workers}", done.rate)
+    if (shape, workers) == _ACCOUNTED:
+        for who, used in after.items():
+            stage.note(f"cpu-{who}", (used - before[who]) * 1e6 / done.deliveries)
+
+
+def _spent(stage: Stage, workers: Sequence[int]) -> dict[str, float]:
+    """Processor time used by those who take part, in seconds."""
+    return {
+        "workers": cpu.seconds(workers),
+        "postgresql": cpu.seconds(cpu.family(stage.postmaster)),
+        "receiver": cpu.seconds([stage.receiver.pid]),
+    }
 
 
 async def floors(stage: Stage, sizes: Sizes) -> None:

@@ -10,7 +10,8 @@ _OTHERS, _HANGING = "s-", "hanging"
 _TIMEOUT_SECONDS = 5.0
 _HEADSTART_SECONDS = 1.5
 """By then the one that hangs has all the room that it gets, and counts as slow."""
-_CONCURRENCY = 64
+_CONCURRENCY = 128
+"""Half of the worker's, which is the most that it gives to one lane."""
 
 
 async def measure(stage: Stage, sizes: Sizes) -> None:
@@ -37,4 +38,4 @@ async def _sample(stage: Stage, figure: str, *, hangs: bool) -> None:
         if hangs:
             await house.release(_HANGING)
             await asyncio.sleep(_HEADSTART_SECONDS)
-        stage.note(figure, await stage.drained(house, _OTHERS))
+        stage.note(figure, (await stage.drained(house, _OTHERS)).rate)

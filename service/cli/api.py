@@ -10,6 +10,7 @@ import httpx
 import typer
 
 from service import __version__
+from service.cli.output import with_faults
 from service.domain.errors import ConfigurationError, TocsinError, Unavailable
 from service.keyfiles import BOOTSTRAP_KEY_FILE
 from service.settings import read_secret
@@ -129,10 +130,10 @@ def _refusal(answer: httpx.Response) -> TocsinError:
     try:
         problem = answer.json()
         detail = str(problem.get("detail") or problem.get("title"))
-        faults = "; ".join(f"{fault['pointer']}: {fault['detail']}" for fault in problem.get("errors", []))
+        faults = [(str(fault["pointer"]), str(fault["detail"])) for fault in problem.get("errors", [])]
     except (ValueError, AttributeError, KeyError, TypeError):
         return _not_ours(answer)
-    text = f"{detail} ({faults})" if faults else detail
+    text = with_faults(detail, faults)
     if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         return Unavailable(text)
     if answer.status_code == httpx.codes.UNAUTHORIZED and "/ticks" not in answer.url.path:

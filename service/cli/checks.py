@@ -1,5 +1,6 @@
 """What `tocsin doctor` looks at: one function for each question, each answered with findings and their mends."""
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_network
@@ -31,6 +32,7 @@ async def examine(url: str) -> list[Finding]:
         settings = Settings()
         settings.check()
         found.note("settings", Status.OK, "they fit together")
+        _strays(found, settings)
     if settings is not None:
         _jobs(found, settings)
         _egress(found, settings.egress_allow)
@@ -39,9 +41,15 @@ async def examine(url: str) -> list[Finding]:
     return found.findings
 
 
+def _strays(found: Examination, settings: Settings) -> None:
+    for name, meant in config.strays(settings, os.environ).items():
+        mend = f"did you mean {meant}?" if meant else "docs/settings.md has them all"
+        found.note("settings", Status.WARN, f"{name} is no setting and has no effect: {mend}")
+
+
 def _jobs(found: Examination, settings: Settings) -> None:
     with found.question("jobs"):
-        jobs = config.load_jobs(settings.config)
+        jobs = config.configured_jobs(settings)
         load(jobs.values())
         if jobs:
             found.note("jobs", Status.OK, f"{settings.config}: {', '.join(sorted(jobs))}; every secret can be read")
@@ -74,6 +82,7 @@ async def _database(found: Examination, settings: Settings) -> None:
         return
     with found.question("database"):
         async with database_url(settings) as url:
+            await migrations.current(url)  # tells what is wrong with the URL, where something is
             await _server(found, url)
             with found.question("schema"):
                 await migrations.check(url)

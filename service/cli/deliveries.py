@@ -1,27 +1,33 @@
 """`tocsin deliveries`: the list with its filters, and one delivery with every attempt."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from service.cli.api import DEFAULT_URL, Api, Url, api_key
+from service.cli.api import DEFAULT_URL, Api, ApiRefused, Url, api_key
 from service.cli.options import AsJson, Limit, command_app
 from service.cli.output import plain, print_fields, print_json, print_table
+from service.cli.run import own_id
+from service.domain.identifiers import parse_delivery_id
+from service.domain.model import DeliveryState
 
 app = command_app(invoke_without_command=True)
+
+_NO_ID = "that is no delivery's id: one is dlv_ and 32 of 0-9 and a-v, as `tocsin deliveries` lists it."
 
 
 @app.callback()
 def deliveries(
     context: typer.Context,
     state: Annotated[
-        str | None,
-        typer.Option(help="pending, leased, delivered, exhausted, rejected, ambiguous or cancelled."),
+        DeliveryState | None,
+        typer.Option(help="Only deliveries in this state."),
     ] = None,
     subscriber: Annotated[str | None, typer.Option(help="Only deliveries to this subscriber.")] = None,
-    run: Annotated[str | None, typer.Option(help="Only deliveries of this run (its id).")] = None,
+    run: Annotated[str | None, typer.Option(help="Only deliveries of this run (its ID or RUN ID).")] = None,
     event: Annotated[str | None, typer.Option(help="Only deliveries of this event (its id).")] = None,
     event_type: Annotated[str | None, typer.Option("--type", help="Only deliveries of this event type.")] = None,
     since: Annotated[str | None, typer.Option(help="Created at or after this time (2026-11-30T02:00:00Z).")] = None,
@@ -34,15 +40,14 @@ def deliveries(
     if context.invoked_subcommand is not None:
         return
     filters: dict[str, str | int | None] = {
-        "state": state,
+        "state": state and state.value,
         "subscriberId": subscriber,
-        "runId": run,
         "eventId": event,
         "eventType": event_type,
         "since": since,
         "until": until,
     }
-    found = asyncio.run(_list(url, limit, filters))
+    found = asyncio.run(_list(url, limit, run, filters))
     if as_json:
         print_json(found)
         return
@@ -74,14 +79,23 @@ def show(
     )
 
 
-async def _list(url: str, limit: int, filters: dict[str, str | int | None]) -> list[dict[str, Any]]:
+async def _list(
+    url: str, limit: int, run: str | None, filters: dict[str, str | int | None]
+) -> list[dict[str, Any]]:
     async with Api(url, api_key()) as api:
+        if run is not None:
+            filters["runId"] = await own_id(api, run)
         return await api.items("/v1/deliveries", limit, filters)
 
 
 async def _one(url: str, delivery_id: str) -> dict[str, Any]:
     async with Api(url, api_key()) as api:
-        found: dict[str, Any] = await api.call("GET", f"/v1/deliveries/{quote(delivery_id, safe='')}")
+        try:
+            found: dict[str, Any] = await api.call("GET", f"/v1/deliveries/{quote(delivery_id, safe='')}")
+        except ApiRefused as refusal:
+            if refusal.status == HTTPStatus.NOT_FOUND and parse_delivery_id(delivery_id) is None:
+                raise ApiRefused(refusal.status, _NO_ID) from None
+            raise
         return found
 
 

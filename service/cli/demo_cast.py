@@ -14,38 +14,49 @@ from service.domain.signing import decode_secret, new_secret
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Subscribers that behave alike: how many, the script of their receivers, and how they are registered."""
+    """Subscribers that behave alike: how many, the script of their receivers, and how they are registered.
+
+    One in `every` shipments goes through the script, the others are answered 200.
+    """
 
     slug: str
     words: str
     count: int
     script: str
+    every: int = 1
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+_STRANGERS = 500
+_PATIENCE = {"deadlineSeconds": 12}
+"""Of those that will never answer: behind their open circuit most deliveries wait for this, untried."""
+
 CAST = (
     Kind("guild", "answers 200", 14, "200"),
-    Kind("market", "throttles: 429 with Retry-After 1, then 200", 3, "429:1,200", {"maxConcurrency": 100}),
-    Kind("carrier", "fails twice with 500, then 200", 3, "500,500,200", {"backoffCapSeconds": 2}),
-    Kind("lossy", "applies, hangs up before it answers, then 200", 1, "disconnect,200", {"backoffCapSeconds": 2}),
+    Kind("market", "throttles 1 in 25: 429 with Retry-After 1, then 200", 3, "429:1,200", every=25),
     Kind(
-        "silent",
-        "takes the request and never answers",
-        1,
-        "timeout",
-        {"timeoutSeconds": 1, "maxAttempts": 2, "backoffCapSeconds": 1, "maxConcurrency": 40},
+        "carrier", "fails 1 in 10 twice with 500, then 200", 3, "500,500,200", every=10, policy={"backoffCapSeconds": 2}
     ),
+    Kind(
+        "lossy",
+        "applies, but hangs up on 1 in 10 before it answers",
+        1,
+        "disconnect,200",
+        every=10,
+        policy={"backoffCapSeconds": 2},
+    ),
+    Kind("silent", "takes the request and never answers", 1, "timeout", policy={"timeoutSeconds": 1, **_PATIENCE}),
     Kind(
         "fragile",
         "never answers, and cannot deduplicate (idempotent: false)",
         1,
         "timeout",
-        {"timeoutSeconds": 1, "idempotent": False, "maxConcurrency": 40},
+        policy={"timeoutSeconds": 1, "idempotent": False, **_PATIENCE},
     ),
-    Kind("strict", "says no: 422", 1, "422"),
-    Kind("gone", "nobody listens on its port", 1, "refuse", {"maxAttempts": 3, "backoffCapSeconds": 1}),
+    Kind("picky", "says no: 422", 1, "422"),
+    Kind("gone", "nobody listens on its port", 1, "refuse", policy=_PATIENCE),
 )
-"""Twenty-five. Patience is short, so that the demo settles while somebody watches; the defaults last for days."""
+"""Twenty-five. Patience is short, so that the demo settles while somebody watches; by default it lasts for days."""
 
 
 @dataclass(slots=True)
@@ -99,12 +110,18 @@ async def receivers(root: bytes, seen: Seen) -> AsyncIterator[list[Member]]:
 
 def _member(root: bytes, kind: Kind, slug: str, seen: Seen) -> Member:
     secret = new_secret(hmac.digest(root, slug.encode(), "sha256"))
-    receiver = Receiver(answers.parse(kind.script), secrets=[decode_secret(secret)], report=seen.note)
+    receiver = Receiver(
+        answers.parse(kind.script), every=kind.every, secrets=[decode_secret(secret)], report=seen.note
+    )
     return Member(slug, kind, receiver, secret)
 
 
 async def register(api: Api, members: list[Member]) -> None:
-    """Register each subscriber over HTTP, or tell where it is now."""
+    """Register each subscriber over HTTP, or tell where it is now; those of another release's demo leave."""
+    ours = {member.slug for member in members}
+    for stored in await api.items("/v1/subscribers", _STRANGERS, {}):
+        if stored["id"] not in ours:
+            await api.call("DELETE", f"/v1/subscribers/{stored['id']}")
     for member in members:
         wanted = {
             "url": f"http://127.0.0.1:{member.receiver.port}/hooks/{member.slug}",
@@ -114,3 +131,6 @@ async def register(api: Api, members: list[Member]) -> None:
             **member.kind.policy,
         }
         await api.call("PUT", f"/v1/subscribers/{member.slug}", body=wanted)
+        if "deadlineSeconds" in member.kind.policy:  # its circuit may be open from the last demo; this closes it
+            for verb in ("pause", "resume"):
+                await api.call("POST", f"/v1/subscribers/{member.slug}/{verb}", body={"reason": "a new demo begins"})

@@ -22,7 +22,7 @@ Delivery = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What became of the deliveries to one kind of subscriber; `sample` is one of them with its attempts."""
+    """What became of the deliveries to one kind of subscriber; `sample` is the one of them that was tried most."""
 
     kind: Kind
     ends: Mapping[str, int]
@@ -40,9 +40,10 @@ async def collect(api: Api, run_id: str) -> list[Line]:
 
 
 async def _line(api: Api, kind: Kind, deliveries: Sequence[Delivery]) -> Line:
-    ends = Counter(str(delivery["state"]) for delivery in deliveries)
+    ends = Counter(_end(delivery) for delivery in deliveries)
     attempts = sum(int(delivery["attemptCount"]) for delivery in deliveries)
-    sample = await api.call("GET", f"/v1/deliveries/{quote(deliveries[0]['id'], safe='')}")
+    most_tried = max(deliveries, key=lambda delivery: int(delivery["attemptCount"]))
+    sample = await api.call("GET", f"/v1/deliveries/{quote(most_tried['id'], safe='')}")
     return Line(kind, ends, attempts, sample)
 
 
@@ -52,34 +53,40 @@ def show(lines: Sequence[Line], seen: Seen) -> None:
         (line.kind.count, line.kind.words, _ends(line), f"{line.attempts:,}", _story(line.sample)) for line in lines
     ]
     out = console()
-    out.print(table(("", "RECEIVERS THAT", "DELIVERIES", "ATTEMPTS", "HOW ONE OF THEM WENT"), rows))
+    out.print(table(("", "RECEIVERS THAT", "DELIVERIES", "ATTEMPTS", "HOW THE ONE TRIED MOST WENT"), rows))
     verified = "every signature was right" if not seen.faults else f"{seen.faults:,} SIGNATURES WERE WRONG"
     out.print(
         f"\nThe receivers saw {seen.requests:,} requests; {verified}; {seen.duplicates:,} repeated a key that had been "
-        "applied, and were not applied again."
+        "applied, and were not applied again.\nWho failed ten times in a row is only probed from then on: the rest of "
+        "those deliveries waited for their deadline, untried."
     )
 
 
+def _end(delivery: Delivery) -> str:
+    return f"{delivery['state']} ({delivery['reason']})" if delivery["reason"] else str(delivery["state"])
+
+
 def _ends(line: Line) -> str:
-    """`200 exhausted (attempts)`: how many ended how, and the reason that the sample has."""
-    ends = ", ".join(f"{count:,} {state}" for state, count in line.ends.items())
-    return f"{ends} ({line.sample['reason']})" if line.sample["reason"] else ends
+    """`11 ambiguous (timeout-may-have-been-applied), 189 exhausted (deadline)`: how many ended how, and why."""
+    return ", ".join(f"{count:,} {end}" for end, count in sorted(line.ends.items()))
 
 
 def _story(delivery: Delivery) -> str:
     """The attempts of one delivery: `429 throttled, 200 delivered`."""
-    return ", ".join(f"{attempt['status'] or ''} {attempt['outcome']}".strip() for attempt in delivery["attempts"])
+    attempts = [f"{attempt['status'] or ''} {attempt['outcome']}".strip() for attempt in delivery["attempts"]]
+    return ", ".join(attempts) or "never tried: its subscriber's circuit was open"
 
 
 def how_to_go_on(settings: Settings, url: str, run_id: str, lines: Sequence[Line]) -> Iterator[str]:
     """Lines that can be pasted into any shell on this machine."""
     home = settings.data_dir
     curl = f"curl -sS -H @{shlex.quote(str(home / HEADER_FILE))}"
-    yield f"{curl} {url}/v1/runs/{run_id}"
-    yield f"{curl} '{url}/v1/deliveries?state=exhausted&limit=2'"
+    pretty = "| python3 -m json.tool"
+    yield f"{curl} {url}/v1/runs/{run_id} {pretty}"
+    yield f"{curl} '{url}/v1/deliveries?state=exhausted&limit=2' {pretty}"
     for line in lines:
         if line.kind.slug == "lossy":
-            yield f"{curl} {url}/v1/deliveries/{line.sample['id']}"
+            yield f"{curl} {url}/v1/deliveries/{line.sample['id']} {pretty}"
     yield ""
     command = shlex.quote(str(Path(sys.executable).parent / "tocsin"))
     config = shlex.quote(str(settings.config))

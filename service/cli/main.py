@@ -9,8 +9,8 @@ from typer.core import TyperGroup
 
 from service import __version__, logs
 from service.cli.options import command_app
-from service.cli.output import complain
-from service.domain.errors import TocsinError, Unavailable
+from service.cli.output import complain, with_faults
+from service.domain.errors import Invalid, TocsinError, Unavailable
 
 COMMANDS = (
     "up",
@@ -24,6 +24,7 @@ COMMANDS = (
     "runs",
     "run",
     "deliveries",
+    "subscribers",
     "keys",
     "receiver",
     "openapi",
@@ -63,10 +64,18 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TocsinError as refusal:
-            complain(_DATABASE_AWAY if refusal.detail == Unavailable().detail else refusal.detail)
+            complain(_told(refusal))
         except KeyboardInterrupt:
             complain("stopped before it was done.")
         raise typer.Exit(EXIT_FAILED)
+
+
+def _told(refusal: TocsinError) -> str:
+    """The refusal in one line, with what is wrong where."""
+    if refusal.detail == Unavailable().detail:
+        return _DATABASE_AWAY
+    faults = [(each.pointer, each.detail) for each in refusal.problems] if isinstance(refusal, Invalid) else []
+    return with_faults(refusal.detail, faults)
 
 
 def _is_utf8(argument: str) -> bool:
@@ -74,7 +83,9 @@ def _is_utf8(argument: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in argument)
 
 
-app = command_app(cls=Commands, no_args_is_help=True)
+app = command_app(
+    cls=Commands, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from service.domain.identifiers import MAX_RUN_ID_BYTES
+from service.domain.jsontext import text_fault
 from service.settings import read_secret
 
 
@@ -31,3 +33,16 @@ def secret_from(reference: str) -> bytes:
     if reference == "-":
         return sys.stdin.buffer.read(_MAX_SECRET_BYTES).rstrip(b"\r\n")
     return read_secret(reference)
+
+
+def acceptable_run_id(value: str | None) -> str | None:
+    """The run id, if it is given and the API would take it: what is signed here must not be refused there.
+
+    Raises:
+        typer.BadParameter: it would not.
+
+    """
+    fault = None if value is None else text_fault(value, max_bytes=MAX_RUN_ID_BYTES)
+    if fault:
+        raise typer.BadParameter(fault)
+    return value

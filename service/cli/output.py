@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -29,6 +29,12 @@ def plain(value: object) -> str:
 def complain(message: str) -> None:
     """One line on stderr: what went wrong and how to mend it."""
     sys.stderr.write(f"tocsin: {plain(message)}\n")
+
+
+def with_faults(detail: str, faults: Iterable[tuple[str, str]]) -> str:
+    """A refusal in one line: `detail (/name: what is wrong; …)`."""
+    told = "; ".join(f"{pointer or '/'}: {fault}" for pointer, fault in faults)
+    return f"{detail} ({told})" if told else detail
 
 
 def print_json(value: object) -> None:

@@ -21,6 +21,7 @@ from service.domain import signing
 _MAX_BODY_BYTES = 1_048_576
 _MAX_HEADER_BYTES = 65_536
 _MAX_KEYS = 100_000
+_ALWAYS_200 = Script((Step(Kind.STATUS, HTTPStatus.OK),))
 _TOLERANCE_SECONDS = 300
 """How far `webhook-timestamp` may be from this clock; Standard Webhooks advises five minutes."""
 
@@ -44,17 +45,28 @@ class Verdict:
 
 @dataclass(slots=True)
 class _Key:
+    script: Script
     requests: int = 0
     applied: bool = False
 
 
 class Receiver:
-    """One listening port; a signature by any of `secrets` is right, and without secrets none is looked at."""
+    """One listening port; a signature by any of `secrets` is right, and without secrets none is looked at.
+
+    Of the keys that come, one in `every` goes through the script, the first among them; the others are answered 200.
+    """
 
     def __init__(
-        self, script: Script, *, secrets: Sequence[bytes] = (), report: Callable[[Verdict], None] | None = None
+        self,
+        script: Script,
+        *,
+        every: int = 1,
+        secrets: Sequence[bytes] = (),
+        report: Callable[[Verdict], None] | None = None,
     ) -> None:
         self.script = script
+        self._every = every
+        self._keys_seen = 0
         self.secrets = tuple(secrets)
         self.port = 0
         self._report = report
@@ -110,14 +122,20 @@ class Receiver:
         return signature_fault(headers, body, self.secrets) if self.secrets else None
 
     def _apply(self, key: str) -> Verdict:
-        known = self._keys.setdefault(key, _Key())
+        known = self._keys.get(key) or self._new(key)
         known.requests += 1
-        answer = self.script.answer(known.requests)
+        answer = known.script.answer(known.requests)
         duplicate = known.applied
         known.applied = duplicate or answer.applies
+        return Verdict(key, known.requests, None, checked=bool(self.secrets), duplicate=duplicate, answer=answer)
+
+
+    def _new(self, key: str) -> _Key:
+        self._keys[key] = known = _Key(self.script if self._keys_seen % self._every == 0 else _ALWAYS_200)
+        self._keys_seen += 1
         if len(self._keys) > _MAX_KEYS:
             self._keys.popitem(last=False)
-        return Verdict(key, known.requests, None, checked=bool(self.secrets), duplicate=duplicate, answer=answer)
+        return known
 
 
 def signature_fault(headers: dict[str, str], body: bytes, secrets: Sequence[bytes]) -> str | None:

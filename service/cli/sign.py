@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.mismatch import explain
-from service.cli.options import command_app
+from service.cli.options import acceptable_run_id, command_app
 from service.cli.output import plain
 from service.cli.tick_secrets import Secret, known_keys
 from service.domain.signing import tick_signature
@@ -19,7 +19,10 @@ _MAX_SIGNATURE = 4096
 @app.command()
 def sign(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name in tocsin.toml.")],
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run id exactly as it is sent.")],
+    run_id: Annotated[
+        str,
+        typer.Argument(metavar="RUN_ID", help="The run id exactly as it is sent.", callback=acceptable_run_id),
+    ],
     cutoff: Annotated[str, typer.Argument(metavar="CUTOFF", help="cutoffIso exactly as it is sent.")],
     expect: Annotated[
         str | None,

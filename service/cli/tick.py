@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from service.cli.api import DEFAULT_URL, Api, ApiRefused, Url, api_key
-from service.cli.options import AsJson, command_app
+from service.cli.options import AsJson, acceptable_run_id, command_app
 from service.cli.output import plain, print_json
 from service.cli.progress import describe, follow
 from service.cli.tick_secrets import Secret, signing_secret
@@ -24,7 +24,12 @@ _FIRST_PAUSE_SECONDS = 1.0
 def tick(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name in tocsin.toml.")],
     run_id: Annotated[
-        str | None, typer.Option(help="The run's id; the same id again is the same run.", show_default="JOB@CUTOFF")
+        str | None,
+        typer.Option(
+            help="The run's id; the same id again is the same run.",
+            show_default="JOB@CUTOFF",
+            callback=acceptable_run_id,
+        ),
     ] = None,
     cutoff: Annotated[
         str | None,

@@ -9,7 +9,7 @@ import typer
 
 from service.cli.mismatch import Key
 from service.cli.options import secret_from
-from service.config import load_jobs
+from service.config import configured_jobs
 from service.domain.errors import ConfigurationError
 from service.domain.job import JobConfig
 from service.settings import Settings
@@ -60,11 +60,11 @@ def _given(reference: str) -> bytes:
 
 
 def _configured(job: str) -> JobConfig:
-    path = Settings().config
-    config = load_jobs(path).get(job)
+    settings = Settings()
+    config = configured_jobs(settings).get(job)
     if config is None:
         detail = (
-            f"there is no job {job!r} in {path}: name the file with TOCSIN_CONFIG, "
+            f"there is no job {job!r} in {settings.config}: name the file with TOCSIN_CONFIG, "
             "or the secret with --secret env:NAME or file:PATH."
         )
         raise ConfigurationError(detail)
@@ -74,7 +74,7 @@ def _configured(job: str) -> JobConfig:
 def _of_others(job: str) -> list[Key]:
     """The secrets of the other jobs, as far as the configuration can be read here."""
     try:
-        jobs: Mapping[str, JobConfig] = load_jobs(Settings().config)
+        jobs: Mapping[str, JobConfig] = configured_jobs(Settings())
     except ConfigurationError:
         return []  # the caller named a secret; the file may well belong to another machine
     return [
@@ -86,6 +86,6 @@ def _of_others(job: str) -> list[Key]:
 
 
 def _references(path: Path, job: str) -> list[str]:
-    """How the file refers to the job's secrets; `load_jobs` has found it in order."""
+    """How the file refers to the job's secrets; `configured_jobs` has found it in order."""
     references: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))["jobs"][job]["secrets"]
     return references

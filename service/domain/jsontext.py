@@ -47,7 +47,7 @@ def parse(raw: bytes) -> Json:
         Invalid: it is JSON with duplicate names, NaN or infinity, NUL or lone surrogates; pointers say where.
 
     """
-    text = _decode(raw)
+    text = _decode(raw, MAX_DEPTH)
     value, end = _value(text, _skip(text, 0))
     if _skip(text, end) != len(text):
         raise NotJson
@@ -55,19 +55,20 @@ def parse(raw: bytes) -> Json:
     return value
 
 
-def parse_object(raw: bytes) -> tuple[dict[str, Json], dict[str, str]]:
+def parse_object(raw: bytes, *, max_depth: int = MAX_DEPTH) -> tuple[dict[str, Json], dict[str, str]]:
     """A JSON object and, for each of its members, the exact source text of the value (without space around it).
 
     Raises:
         NotJson: as for `parse`.
-        Invalid: as for `parse`, or the text is not an object.
+        Invalid: as for `parse`, or the text is not an object, or it nests deeper than `max_depth`, which costs little
+            to find out.
 
     """
-    text = _decode(raw)
+    text = _decode(raw, max_depth)
     start = _skip(text, 0)
     if not text.startswith("{", start):
-        parse(raw)
-        raise Invalid(Problem("", "must be a JSON object"))
+        _, end = _value(text, start, _SCANNER)
+        raise Invalid(Problem("", "must be a JSON object")) if _skip(text, end) == len(text) else NotJson
     members = list(_members(text, start + 1))
     value = _pairs([(name, member) for name, member, _ in members])
     _refuse(_faults(value))
@@ -115,8 +116,8 @@ def check_text(value: object, where: str, *, max_bytes: int, min_bytes: int = 1,
     return value
 
 
-def _decode(raw: bytes) -> str:
-    """The text of the bytes, known to nest no deeper than MAX_DEPTH."""
+def _decode(raw: bytes, max_depth: int) -> str:
+    """The text of the bytes, known to nest no deeper than `max_depth`."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -125,8 +126,8 @@ def _decode(raw: bytes) -> str:
     for found in _BRACKETS.finditer(text):
         # An unterminated string matches to the end, so that a hostile text is read once, not once per quote.
         depth += _STEPS.get(found.group(), 0)
-        if depth > MAX_DEPTH:
-            raise NotJson
+        if depth > max_depth:
+            raise NotJson if max_depth == MAX_DEPTH else Invalid(Problem("", f"must nest at most {max_depth} deep"))
     return text
 
 
@@ -147,12 +148,14 @@ def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer)
+_SCANNER = json.JSONDecoder(parse_int=_integer)
+"""Builds nothing of its own on the way: quicker where only the grammar matters."""
 
 
-def _value(text: str, at: int) -> tuple[Json, int]:
+def _value(text: str, at: int, decoder: json.JSONDecoder = _DECODER) -> tuple[Json, int]:
     """The value that starts exactly at `at`, and where it ends."""
     try:
-        return _DECODER.raw_decode(text, at)
+        return decoder.raw_decode(text, at)
     except ValueError:
         raise NotJson from None
 

@@ -16,6 +16,9 @@ RETRY_SECONDS = 2.0
 
 KEEPALIVE_SECONDS = 20.0
 
+RING_SECONDS = 2.0
+"""How long ringing may take: somebody waits for an answer, and the work is found without it."""
+
 
 class Bell:
     """One listener's wake-up flag."""
@@ -45,6 +48,7 @@ class Doorbell:
     def __init__(self, db: Database) -> None:
         """Use `db` to notify and to listen."""
         self._db = db
+        self._ringer = db.bounded(lock_seconds=RING_SECONDS, seconds=RING_SECONDS)
         self._bells: set[Bell] = set()
 
     @asynccontextmanager
@@ -61,7 +65,7 @@ class Doorbell:
         """Ring everywhere. Called after the commit of the work; a failure costs only the time to the next poll."""
         self._ring_here()
         try:
-            await self._db.notify()
+            await self._ringer.notify()
         except Unavailable:
             log.warning("doorbell.unreachable")
 

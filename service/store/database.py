@@ -1,13 +1,14 @@
 """The pool, and transactions whose clock is the database's."""
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, Self
 
-from sqlalchemy import text
+from sqlalchemy import CursorResult, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -21,6 +22,10 @@ CHANNEL = "tocsin"
 
 _CONTENDED = ("40001", "40P01", "55P03")
 """SQLSTATEs of a transaction that lost against another one and may simply be run again."""
+
+_NOW = text("SELECT now()")
+_NOW_IN_TIME = text("SELECT now(), set_config('lock_timeout', :lock_timeout, true)")
+"""The same for a transaction that waits for no lock for longer; one round trip for both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Database:
 
     def __init__(self, url: str, *, pool_size: int = 10) -> None:
         self.url = url
+        self._lock_seconds = 0.0
+        self._seconds: float | None = None
         self.engine: AsyncEngine = create_async_engine(
             url,
             pool_size=pool_size,
@@ -57,26 +64,49 @@ class Database:
             },
         )
 
+    def bounded(self, *, lock_seconds: float, seconds: float) -> Self:
+        """The same pool for those whom somebody waits for.
+
+        None of their transactions waits longer than `lock_seconds` for a lock, or lasts longer than `seconds` in all,
+        the wait for a connection included.
+        """
+        same = copy.copy(self)
+        same._lock_seconds, same._seconds = lock_seconds, seconds
+        return same
+
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[Tx]:
         """A transaction, committed on leaving and rolled back on any error.
 
         Raises:
-            Unavailable: the database cannot be reached, is going down, or is read-only.
-            Contended: the transaction lost a deadlock or a serialization race; nothing of it was written.
+            Unavailable: the database cannot be reached, is going down, or is read-only; or the time was up.
+            Contended: the transaction lost a deadlock or a serialization race, or waited for a lock for too long;
+                nothing of it was written.
 
         """
+        try:
+            async with asyncio.timeout(self._seconds), self._transaction() as tx:
+                yield tx
+        except TimeoutError:
+            raise Unavailable("The database had no answer in time: ask again, or for less.") from None
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Tx]:
         async with self._connected() as conn:
             try:
                 async with conn.begin():
-                    now = (await conn.execute(text("SELECT now()"))).scalar_one()
-                    yield Tx(conn, now)
+                    yield Tx(conn, (await self._began(conn)).scalar_one())
             except (DBAPIError, OSError, TimeoutError) as error:
                 if is_contended(error):
                     raise Contended from error
                 if is_lost(error):
                     raise Unavailable from error
                 raise
+
+    async def _began(self, conn: AsyncConnection) -> CursorResult[tuple[datetime]]:
+        if not self._lock_seconds:
+            return await conn.execute(_NOW)
+        return await conn.execute(_NOW_IN_TIME, {"lock_timeout": f"{self._lock_seconds * 1000:.0f}ms"})
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:

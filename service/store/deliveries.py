@@ -150,7 +150,7 @@ class Appetite:
     origin_flights: Mapping[str, int] = field(default_factory=dict[str, int])
     full: Collection[SubscriberRow] = ()
     lanes: int = 64
-    chain: int = 100
+    chain: int = 250
 
     @property
     def full_origins(self) -> list[str]:

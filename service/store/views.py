@@ -210,3 +210,8 @@ async def schema_revision(tx: Tx) -> str | None:
     if exists is None:
         return None
     return (await tx.conn.execute(text("SELECT version_num FROM tocsin.alembic_version"))).scalar_one_or_none()
+
+
+async def is_read_only(tx: Tx) -> bool:
+    """Whether the database takes no changes: it is a replica, or was made read-only."""
+    return (await tx.conn.execute(text("SHOW transaction_read_only"))).scalar_one() != "off"

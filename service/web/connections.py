@@ -60,7 +60,7 @@ class Door(uvicorn.Config):
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level="warning",  # its starts and stops are told by our own lines
+            log_level="error",  # starts and stops are told by our own lines; a bad request, to whoever sent it
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -16,7 +16,6 @@ from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
 from service.web.fields import InstantIn, NameText, UuidIn
 from service.web.paging import Listed, ListQuery, whole
-from service.web.reading import reading
 from service.web.schemas import Attempt, Delivery, DeliveryInFull, DeliveryList
 from service.web.state import House
 
@@ -54,7 +53,7 @@ async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQu
         until=query.until,
     )
     page = DELIVERIES.page(query)
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         found = await views_deliveries.page_of(tx, sought, page)
     shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row)
     return ok(DeliveryList(items=[Delivery.model_validate(view) for view in shown], next_cursor=cursor))
@@ -74,7 +73,7 @@ async def get_delivery(_: Reader, house: House, id: str) -> Response:  # noqa: A
     named = parse_delivery_id(id)
     if named is None:
         raise NotFound
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         view = await views_deliveries.delivery(tx, *named)
         if view is None:
             raise NotFound

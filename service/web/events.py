@@ -19,7 +19,6 @@ from service.web.commands import Command, commanded
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
 from service.web.fields import In, InstantIn, NameText, SubjectText
 from service.web.paging import Listed, ListQuery, uuid
-from service.web.reading import reading
 from service.web.schemas import Event, EventInFull, EventList
 from service.web.state import House
 
@@ -95,7 +94,7 @@ async def publish_event(
 async def list_events(_: Reader, house: House, query: Annotated[EventsQuery, Query()]) -> Response:
     """One page of events, without their bodies."""
     page = EVENTS.page(query)
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         found = await views_events.page_of(tx, type=query.type, subject=query.subject, page=page)
     shown, cursor = EVENTS.cut(query, found, lambda view: view.id)
     return Answer.of(EventList(items=[Event.model_validate(view) for view in shown], next_cursor=cursor)).response()
@@ -111,7 +110,7 @@ async def get_event(_: Reader, house: House, id: str) -> Response:  # noqa: A002
     event_id = parse_uuid(id)
     if event_id is None:
         raise NotFound
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         found = await views_events.event(tx, event_id)
     if found is None:
         raise NotFound

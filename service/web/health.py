@@ -38,7 +38,7 @@ async def get_livez() -> Response:
 @router.get(
     "/readyz",
     summary="Should it get traffic?",
-    description="Yes, when the database answers with this release's schema and the process is not being stopped.",
+    description="Yes, when the database can be written to, has this release's schema, and the process is not being stopped.",
     responses={**answers(Health, {200: "It should."}), **refusals()},
     openapi_extra=OPEN,
 )
@@ -70,7 +70,10 @@ def _checking(state: WebState) -> asyncio.Task[None]:
 
 async def _check(runtime: Runtime) -> None:
     async with runtime.db.begin() as tx:
-        revision = await views.schema_revision(tx)
+        read_only, revision = await views.is_read_only(tx), await views.schema_revision(tx)
+    if read_only:
+        message = "The database is read-only: ticks and deliveries need one that can be written to."
+        raise Unavailable(message)
     if revision != _needed_revision():
         message = "The database's schema is not this release's: run `tocsin migrate`."
         raise Unavailable(message)

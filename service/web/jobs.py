@@ -17,7 +17,6 @@ from service.web.auth import Reader
 from service.web.commands import Command, Operate, Why
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
 from service.web.paging import Listed, ListQuery, name
-from service.web.reading import reading
 from service.web.schemas import Job, JobList, Run
 from service.web.state import House
 
@@ -36,7 +35,7 @@ async def list_jobs(_: Reader, house: House, query: Annotated[ListQuery, Query()
     page = JOBS.page(query)
     names = sorted(each for each in house.jobs if page.after is None or each > str(page.after))[: page.limit]
     shown, cursor = JOBS.cut(query, names, lambda each: each)
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         standings = await views.jobs(tx, shown)
     return ok(JobList(items=[_job(house.jobs[view.name], view) for view in standings], next_cursor=cursor))
 
@@ -110,7 +109,7 @@ async def _steer(
 
 
 async def _standing(house: Runtime, config: JobConfig) -> Job:
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         [view] = await views.jobs(tx, [config.name])
     return _job(config, view)
 

@@ -18,7 +18,6 @@ from service.web.described import CHANGES, KEYED, answers, refusals, takes
 from service.web.fields import In, InstantIn, NameText, ReasonText, RunIdText
 from service.web.jobs import configured
 from service.web.paging import Listed, ListQuery, uuid
-from service.web.reading import reading
 from service.web.schemas import Run, RunList, TickAccepted
 from service.web.state import House
 from service.web.ticks import accepted_answer
@@ -51,7 +50,7 @@ class Start(In):
 async def list_runs(_: Reader, house: House, query: Annotated[RunsQuery, Query()]) -> Response:
     """One page of runs."""
     page = RUNS.page(query)
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         found = await views.runs(tx, job=query.job, state=query.state, page=page)
     shown, cursor = RUNS.cut(query, found, lambda view: view.id)
     return ok(RunList(items=[Run.model_validate(view) for view in shown], next_cursor=cursor))
@@ -64,7 +63,7 @@ async def list_runs(_: Reader, house: House, query: Annotated[RunsQuery, Query()
 )
 async def get_run(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
     """One run with the counts of its deliveries."""
-    async with reading(house.db) as tx:
+    async with house.db.begin() as tx:
         view = await views.run(tx, _run(id))
     if view is None:
         raise NotFound

@@ -1,13 +1,18 @@
 """What a running API knows: the house behind it, and whether it is being taken out of service."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
 from service.runtime import Runtime
 from service.web.keyring import Keyring
+
+LOCK_SECONDS = 3.0
+"""How long a request waits for a row or table that another transaction holds."""
+DATABASE_SECONDS = 10.0
+"""How long one transaction of a request may last, the wait for a connection included."""
 
 
 @dataclass(slots=True)
@@ -19,6 +24,11 @@ class WebState:
     draining: bool = False
     check: asyncio.Task[None] | None = None
     """The latest look at the database that a readiness probe asked for."""
+
+    def __post_init__(self) -> None:
+        """Behind the API no transaction lasts: somebody waits for it."""
+        db = self.runtime.db.bounded(lock_seconds=LOCK_SECONDS, seconds=DATABASE_SECONDS)
+        self.runtime = replace(self.runtime, db=db)
 
 
 def state_of(app: FastAPI) -> WebState:

@@ -1,5 +1,6 @@
 """The yardstick, the tables and the receiver of the benchmark, without measuring anything."""
 
+import json
 from unittest.mock import Mock
 
 import pytest
@@ -47,6 +48,22 @@ def test_the_page_keeps_what_people_wrote_and_can_be_made_again() -> None:
     assert made.startswith(before[:200])
     assert made.endswith(before[-200:])
     assert page.page(made, results) == made
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    shown = page.PAGE.read_text()
+    assert page.page(shown, table.read(table.RESULTS)) == shown, "run `python -m bench.page`"
+
+
+def test_peers_are_shown_with_their_versions_and_settings() -> None:
+    peers = {"peers": {"pg-boss": "12.38.0, 2 × (batchSize 250)"}, "figures": {}, "ratios": []}
+    assert "| pg-boss | 12.38.0, 2 × (batchSize 250) |" in page.page(page.PAGE.read_text(), {"peers": peers})
+
+
+def test_the_lock_of_the_peers_names_no_registry() -> None:
+    lock = json.loads((page.PAGE.parents[1] / "bench" / "peers" / "package-lock.json").read_text())
+    assert all("resolved" not in package for package in lock["packages"].values())
+    assert all(package["integrity"] for path, package in lock["packages"].items() if path)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 60, 85, 500])

@@ -14,7 +14,7 @@ from tests.cli.process import Done
 
 def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b"") -> Done:
     """Run a command to its end; an exception that would have been a traceback is raised."""
-    with _own_logging():
+    with own_logging():
         result = CliRunner().invoke(app, arguments, env=env, input=stdin, prog_name="tocsin")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -27,7 +27,7 @@ async def call(*arguments: str, env: Mapping[str, str] | None = None, stdin: byt
 
 
 @contextmanager
-def _own_logging() -> Iterator[None]:
+def own_logging() -> Iterator[None]:
     """Let the command set up its logging, and undo it: its stream is gone afterwards."""
     root = logging.getLogger()
     handlers, level, config = root.handlers[:], root.level, structlog.get_config()

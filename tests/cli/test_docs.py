@@ -1,12 +1,18 @@
 """The pages agree with the code where that can be enumerated, and their links lead somewhere."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic.alias_generators import to_camel
 
-from service.domain.model import DeliveryState, Outcome
+from service.domain import subscriber as bounds
+from service.domain.model import DeliveryState, HeldBy, Outcome, Policy
+from service.domain.patience import in_words, mean_seconds
 from service.domain.retry import UNCOUNTED
+from service.web.subscriber_fields import SubscriberIn
 from tests.cli.process import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,3 +36,43 @@ def test_the_table_of_ends_has_every_terminal_state() -> None:
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_reason_to_wait_is_explained() -> None:
+    waits = OUTCOMES.split("## Why a delivery waits")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", waits, re.MULTILINE)) == {held.value for held in HeldBy}
+
+
+def test_the_table_of_patience_is_what_the_engine_does() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (.+?) \| (.+?) \|$", OUTCOMES, re.MULTILINE)
+    assert rows[0][:3] == ("8", "1", "900"), "the defaults stand first"
+    for attempts, base, cap, mean, most in rows:
+        seconds = mean_seconds(
+            Policy(max_attempts=int(attempts), backoff_base_seconds=float(base), backoff_cap_seconds=float(cap))
+        )
+        assert (mean, most) == (in_words(seconds), in_words(2 * seconds))
+
+
+def test_every_field_of_a_subscriber_has_its_row_with_its_default_and_bounds() -> None:
+    page = (ROOT / "docs/subscribers.md").read_text(encoding="utf-8").split("## Every field")[1].split("\n## ")[0]
+    found = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|", page, re.MULTILINE)
+    rows = {name: (default, bound) for name, default, bound in found}
+    fields = {to_camel(name): field for name, field in SubscriberIn.model_fields.items() if name not in {"id", "state"}}
+    assert set(fields) <= set(rows)
+    for name in sorted(set(fields) - {"url", "secret", "ratePerSecond"}):
+        assert _written(fields[name].default) in rows[name][0], name
+    for name, bound in {
+        "maxConcurrency": bounds.MAX_CONCURRENCY,
+        "ratePerSecond": bounds.RATE_PER_SECOND,
+        "maxAttempts": bounds.MAX_ATTEMPTS,
+        "backoffBaseSeconds": bounds.BACKOFF_BASE_SECONDS,
+        "deadlineSeconds": bounds.DEADLINE_SECONDS,
+    }.items():
+        assert f"{bound.least:.10g} to {bound.most:,.10g}" in rows[name][1], name
+
+
+def _written(default: Any) -> str:
+    """A default as the page writes it: a number with its thousands, anything else as JSON or as its name."""
+    if isinstance(default, bool | list | dict):
+        return json.dumps(default)
+    return f"{default:,.10g}" if isinstance(default, int | float) else str(default)

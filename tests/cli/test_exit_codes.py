@@ -18,6 +18,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "nobody answers a list": (("runs", "--url", NOWHERE), {}, "start one with `tocsin up`"),
     "nobody answers a run": (("run", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
     "nobody answers a delivery": (("deliveries", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
+    "nobody answers a subscriber": (("subscribers", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
+    "the subscriber's file is not there": (("subscribers", "put", "x", "/nowhere", "--url", NOWHERE), {}, "cannot be read"),
+    "the subscriber's file is no object": (("subscribers", "put", "x", "-", "--url", NOWHERE), {}, "one JSON object"),
+    "the secret's folder is not there": (
+        ("subscribers", "rotate-secret", "x", "--secret-to", "/nowhere/secret", "--url", NOWHERE),
+        {},
+        "cannot be written",
+    ),
     "nobody answers a tick": (TICK, SECRET, "no Tocsin answers"),
     "the address is none": (("runs", "--url", "ftp://x"), {}, "http://HOST:PORT"),
     "the address lacks http": (("deliveries", "--url", "localhost:8080"), {}, "http://HOST:PORT"),
@@ -28,6 +36,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "the secret itself is given": ((*SIGN, "--secret", "hunter2hunter2"), {}, "env:NAME or file:PATH"),
     "the secret is empty": ((*SIGN, "--secret", "-"), {}, "is empty"),
     "there is no such job": (SIGN, {}, "there is no job 'j' in"),
+    "the jobs' file is not there": (SIGN, {"TOCSIN_CONFIG": "/nowhere.toml"}, "TOCSIN_CONFIG names /nowhere.toml"),
     "the settings do not fit": (("up",), {"TOCSIN_LEASE_SECONDS": "no"}, "TOCSIN_LEASE_SECONDS"),
     "the database is away": (("migrate",), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
     "the database of keys is away": (("keys", "list"), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
@@ -38,6 +47,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_refusal_is_one_line_and_exit_code_1(case: str, tmp_path: Path) -> None:
     arguments, env, words = REFUSED[case]
+    (tmp_path / "none.toml").touch()
     done = inside.run(*arguments, env={"TOCSIN_CONFIG": str(tmp_path / "none.toml"), "TOCSIN_DATA_DIR": "", **env})
     assert done.code == 1
     assert words in done.err
@@ -61,6 +71,8 @@ async def test_an_answer_that_is_not_from_tocsin_is_a_refusal_too(body: bytes) -
     [
         ("worker", {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_ENCRYPTION_KEYS"),
         ("up", {"TOCSIN_HOST": "192.0.2.1"}, "TOCSIN_HOST or TOCSIN_PORT"),
+        ("serve", {"TOCSIN_CONFIG": "/nowhere.toml", "TOCSIN_PORT": "0"}, "TOCSIN_CONFIG"),
+        ("serve", {"TOCSIN_PORT": "tcp://10.0.0.1:8080"}, "enableServiceLinks"),
     ],
 )
 async def test_a_process_that_cannot_start_says_why_in_its_last_line(
@@ -80,9 +92,17 @@ async def test_a_process_that_cannot_start_says_why_in_its_last_line(
         ("nonsense",),
         ("sign", "j"),
         ("sign", "j", "\udcff", "c"),
+        ("sign", "j", "", "c"),
+        ("sign", "j", "a\nb", "c"),
+        ("sign", "j", "r" * 201, "c"),
+        ("tick", "j", "--run-id", "a\x7fb"),
+        ("tick", "j", "--run-id", ""),
         ("runs", "--limit", "0"),
         ("runs", "--limit", "many"),
+        ("runs", "--state", "settled"),
+        ("deliveries", "--state", "dead"),
         ("run",),
+        ("subscribers",),
         ("keys",),
         ("keys", "create", "n", "--scope", "root"),
         ("receiver", "--answers", "refuse,200"),
@@ -99,4 +119,6 @@ async def test_help_and_version_are_exit_code_0_also_in_a_process() -> None:
     asked = await process.call("--help")
     assert asked.code == 0
     assert all(command in asked.out for command in COMMANDS)
+    assert inside.run("-h").out == inside.run("--help").out
+    assert inside.run("subscribers", "put", "-h").code == 0
     assert inside.run("--version").out.startswith("tocsin ")

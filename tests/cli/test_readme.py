@@ -3,12 +3,20 @@
 import asyncio
 import json
 import re
+import stat
 from pathlib import Path
 
-from tests.cli.conftest import TICK_SECRET, Live, apply_schema
+from service.domain.signing import decode_secret
+from tests.cli.conftest import API_KEY, TICK_SECRET, Live, apply_schema
 from tests.cli.process import ROOT, Done, environment
 
-_RECIPE = re.compile(r"<!-- recipe:[^\n]*-->\n```sh\n(.*?)```", re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(name: str) -> str:
+    """The one block of shell in the README that a comment of this name stands over."""
+    [found] = re.findall(rf"<!-- {name}:[^\n]*-->\n```sh\n(.*?)```", README, re.DOTALL)
+    return str(found)
 
 
 async def shell(script: str, env: dict[str, str], *arguments: str, cwd: Path = ROOT) -> Done:
@@ -26,14 +34,29 @@ async def shell(script: str, env: dict[str, str], *arguments: str, cwd: Path = R
 
 
 async def test_the_recipe_of_the_readme_claims_a_run_and_then_finds_it_again(live: Live) -> None:
-    [recipe] = _RECIPE.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    done = await shell(recipe, {"TOCSIN_URL": live.url, "SHIPMENTS_TICK_SECRET": TICK_SECRET})
+    done = await shell(block("recipe"), {"TOCSIN_URL": live.url, "SHIPMENTS_TICK_SECRET": TICK_SECRET})
     assert done.code == 0, done.err
     first, second = re.findall(r"^(\{.*?\})\nHTTP (\d+)$", done.out, re.DOTALL | re.MULTILINE)
     assert (first[1], second[1]) == ("202", "200")
     claimed, again = json.loads(first[0]), json.loads(second[0])
     assert (claimed["duplicate"], again["duplicate"]) == (False, True)
     assert claimed["run"]["id"] == again["run"]["id"]
+
+
+async def test_the_registration_of_the_readme_can_be_repeated_and_keeps_its_secret(live: Live, tmp_path: Path) -> None:
+    kept = tmp_path / ".tocsin"
+    kept.mkdir()
+    (kept / "bootstrap.key").write_text(API_KEY + "\n")
+    secrets = set()
+    for _ in range(2):
+        done = await shell(block("registration"), {"TOCSIN_URL": live.url}, cwd=tmp_path)
+        assert done.code == 0, done.out + done.err
+        assert json.loads(done.out)["id"] == "my-first"
+        secrets.add((kept / "my-first.secret").read_text())
+    [secret] = secrets
+    assert decode_secret(secret.strip())
+    for file in ("my-first.secret", "authorization.header"):
+        assert stat.S_IMODE((kept / file).stat().st_mode) == 0o600
 
 
 async def test_the_tick_script_rings_once_a_minute_and_fails_where_the_tick_is_refused(
@@ -47,6 +70,7 @@ async def test_the_tick_script_rings_once_a_minute_and_fails_where_the_tick_is_r
     done = await shell(script, env, "shipments.expire")
     assert done.code == 0, done.err
     assert json.loads(done.out)["run"]["runId"].startswith("shipments.expire@")
+    assert (await shell(script, env)).code == 2
     refused = await shell(script, {**env, "TICK_SECRET_FILE": str(tmp_path / "wrong")}, "shipments.expire")
     assert refused.code != 0
     assert "401" in refused.err

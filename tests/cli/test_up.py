@@ -59,6 +59,44 @@ async def test_ctrl_c_while_the_database_is_being_made_is_a_clean_stop_and_the_n
         assert await again.ended() == 0
 
 
+async def test_a_second_signal_while_the_database_starts_leaves_no_database_behind(tmp_path: Path) -> None:
+    """The signals reach Tocsin alone, as from a supervisor, so that nobody else stops what it has started."""
+    async with started("up", env=settings(tmp_path), cwd=tmp_path) as process:
+        await eventually((tmp_path / "data/postgres.new").exists)
+        process.signal(signal.SIGTERM)
+        await process.said("process.stopping")
+        one_stroke = asyncio.get_running_loop().time() + 0.4
+        await eventually(lambda: asyncio.get_running_loop().time() > one_stroke)
+        if process.process.returncode is None:
+            process.signal(signal.SIGTERM)
+        assert await process.ended() in (0, 1)  # 0 where the start was quicker than the second signal
+    assert not any("Traceback" in line for line in process.err)
+    assert not (tmp_path / "data/postgres/postmaster.pid").exists()
+
+
+async def test_a_database_of_its_own_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    postmaster = tmp_path / "data/postgres/postmaster.pid"
+    async with (
+        Receiver(answer(200)) as receiver,
+        started("up", env=settings(tmp_path), cwd=tmp_path) as process,
+        httpx.AsyncClient(base_url=await process.url(), trust_env=False, timeout=15) as client,
+    ):
+        client.headers["authorization"] = f"Bearer {(tmp_path / 'data/bootstrap.key').read_text().strip()}"
+        await publish(client, receiver)
+        killed = int(postmaster.read_text().split()[0])
+        os.kill(killed, signal.SIGKILL)
+        await process.said("embedded_postgres.died")
+        await eventually(lambda: ready(client), seconds=30)
+        assert int(postmaster.read_text().split()[0]) != killed
+        event = {"type": "a.b", "subject": "after", "version": 1, "data": {}}
+        assert (await client.post("/v1/events", json=event)).status_code == 201
+        await receiver.received(2)
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+    assert not any("Traceback" in line for line in process.err)
+    assert not postmaster.exists()
+
+
 async def test_a_worker_refuses_an_older_schema_and_stops_on_a_signal(empty_database_url: str, tmp_path: Path) -> None:
     env = settings(tmp_path, TOCSIN_DATABASE_URL=empty_database_url, TOCSIN_ENCRYPTION_KEYS=KEYS)
     async with started("worker", env=env, cwd=tmp_path) as refused:
@@ -83,6 +121,10 @@ async def publish(client: httpx.AsyncClient, receiver: Receiver) -> None:
 
 async def unready(client: httpx.AsyncClient) -> bool:
     return (await client.get("/readyz")).status_code == 503
+
+
+async def ready(client: httpx.AsyncClient) -> bool:
+    return (await client.get("/readyz")).status_code == 200
 
 
 async def delivered(client: httpx.AsyncClient) -> str:

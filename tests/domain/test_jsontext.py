@@ -125,6 +125,14 @@ def test_depth_digits_and_pairs_of_surrogates_at_the_limit_are_taken() -> None:
     assert parse(b'"[[[[ {{{{ \\" [[["') == '[[[[ {{{{ " [[['
 
 
+def test_a_reader_may_allow_less_depth() -> None:
+    assert parse_object(b'{"a":[1],"b":{},"c":"[[["}', max_depth=2)[0] == {"a": [1], "b": {}, "c": "[[["}
+    for raw in (b'{"a":[{}]}', b"[[[1]]]", b'{"a":' * 50_000):
+        with pytest.raises(Invalid) as refusal:
+            parse_object(raw, max_depth=2)
+        assert [(p.pointer, p.detail) for p in refusal.value.problems] == [("", "must nest at most 2 deep")]
+
+
 def test_brackets_in_strings_do_not_count_as_depth() -> None:
     assert parse(b'"' + b"[" * 500 + b'"') == "[" * 500
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from service.config import load_jobs
+from service.config import configured_jobs, load_jobs, strays
 from service.domain.errors import ConfigurationError
+from service.settings import Settings
 
 GOOD = """
 [jobs."shipments.expire"]
@@ -40,6 +41,40 @@ def test_a_job_is_read_with_its_secret_and_the_defaults(tmp_path: Path) -> None:
 
 def test_without_a_file_there_are_no_jobs(tmp_path: Path) -> None:
     assert load_jobs(tmp_path / "tocsin.toml") == {}
+
+
+def test_a_file_that_somebody_named_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert configured_jobs(Settings()) == {}
+    monkeypatch.setenv("TOCSIN_CONFIG", "")
+    assert configured_jobs(Settings()) == {}
+    monkeypatch.setenv("TOCSIN_CONFIG", str(tmp_path / "tosin.toml"))
+    with pytest.raises(ConfigurationError, match=r"TOCSIN_CONFIG names .*tosin\.toml, which is not there"):
+        configured_jobs(Settings())
+
+
+def test_a_variable_that_is_no_setting_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("env:A_SECRET", "env:TOCSIN_SHIPMENTS_SECRET"))
+    environment = {
+        "TOCSIN_PORT": "1",
+        "tocsin_host": "h",
+        "TOCSIN_URL": "u",
+        "TOCSIN_API_KEY": "env:TOCSIN_MY_KEY",
+        "TOCSIN_MY_KEY": "k",
+        "TOCSIN_SHIPMENTS_SECRET": "s",
+        "TOCSIN_SERVICE_HOST": "10.0.0.1",
+        "TOCSIN_SERVICE_PORT_HTTP": "8080",
+        "TOCSIN_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "TOCSIN_EGRES_ALLOW": "10.0.0.0/8",
+        "TOCSIN_WORKERS": "3",
+        "TOCSIN_ZZZ": "",
+        "OTHER": "x",
+    }
+    assert strays(Settings(config=path), environment) == {
+        "TOCSIN_EGRES_ALLOW": "TOCSIN_EGRESS_ALLOW",
+        "TOCSIN_WORKERS": "TOCSIN_WORKER_CONCURRENCY",
+        "TOCSIN_ZZZ": None,
+    }
 
 
 def job(name: str = "a", body: str = "", *, secrets: str = '["env:A_SECRET"]') -> str:

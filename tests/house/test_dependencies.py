@@ -20,6 +20,9 @@ def names(requirements: list[object]) -> set[str]:
 
 RUNTIME = names(PROJECT["project"]["dependencies"])
 DEVELOPMENT = names(PROJECT["dependency-groups"]["dev"] + PROJECT["dependency-groups"]["build"])
+PEERS = names(PROJECT["dependency-groups"]["peers"])
+"""Installed apart, for `make bench-peers` alone."""
+PEERS_OWN = ROOT / "bench" / "peers" / "pgqueuer_worker.py"
 
 
 def imported(*folders: str) -> set[str]:
@@ -27,6 +30,8 @@ def imported(*folders: str) -> set[str]:
     providers = packages_distributions()
     found: set[str] = set()
     for path in (it for folder in folders for it in (ROOT / folder).rglob("*.py")):
+        if path == PEERS_OWN or ".peers" in path.parts:
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Import():
@@ -49,7 +54,7 @@ def test_all_that_tests_and_benchmarks_import_is_declared() -> None:
 def test_every_dependency_has_its_reason() -> None:
     page = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text()
     explained = set(re.findall(r"^\| ([a-z0-9-]+) \| .+ \|$", page, re.MULTILINE)) - {"package", "---"}
-    assert explained == RUNTIME | DEVELOPMENT
+    assert explained == RUNTIME | DEVELOPMENT | PEERS
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -63,7 +68,8 @@ def test_a_lock_pins_every_package_by_hash_and_names_no_index(lock: Path) -> Non
 
 def test_the_locks_hold_what_is_declared() -> None:
     runtime, dev = ((ROOT / "requirements" / name).read_text() for name in ("runtime.txt", "dev.txt"))
-    for lock, declared in ((runtime, RUNTIME), (dev, RUNTIME | DEVELOPMENT)):
+    peers = (ROOT / "requirements" / "peers.txt").read_text()
+    for lock, declared in ((runtime, RUNTIME), (dev, RUNTIME | DEVELOPMENT), (peers, PEERS)):
         pinned = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
         assert declared - pinned == set()
     assert set(re.findall(r"^\S+==\S+", runtime, re.MULTILINE)) <= set(re.findall(r"^\S+==\S+", dev, re.MULTILINE))

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from service.domain.errors import ConfigurationError
 from service.embedded import EmbeddedPostgres
 from service.postgres_signs import is_postgres
+from tests.polling import eventually
 
 QUICK = {"fsync": "off"}
 
@@ -157,3 +158,16 @@ def test_a_process_that_ended_unasked_about_is_not_taken_for_a_living_one(tmp_pa
     process.wait()
     process.stdout.close()
     assert not is_postgres(process.pid)
+
+
+async def test_a_server_that_died_under_its_users_is_started_again_by_one_of_them(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir, QUICK) as first, EmbeddedPostgres(data_dir, QUICK) as second:
+        await ask(first, "CREATE TABLE survives AS SELECT 42 AS answer")
+        assert not first.revive()
+        os.kill(int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        assert await eventually(first.revive)
+        assert not second.revive()
+        assert first.url == second.url
+        assert await ask(second, "SELECT answer FROM survives") == 42
+    assert not first.revive()
+    assert first._running() is None

@@ -2,13 +2,15 @@
 
 import asyncio
 import re
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import Connection, inspect, make_url, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from service import migrations
@@ -132,3 +134,41 @@ def test_the_folder_of_migrations_is_no_package() -> None:
     """An `__init__.py` there would shadow the library alembic."""
     assert not (migrations.script_location() / "__init__.py").exists()
     assert command.upgrade.__module__ == "alembic.command"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"username": "nobody-of-this-name"}, "refuses the user"),
+        ({"database": "nothing-of-this-name"}, "no database of this name"),
+        ({"query": {"port": "abc"}}, "cannot use"),
+        ({"host": "a..b"}, "cannot use"),
+        ({"query": {"ssl": "perhaps"}}, "cannot use"),
+    ],
+)
+async def test_a_url_that_the_server_or_the_driver_refuses_is_one_line_without_the_password(
+    database_url: str, change: dict[str, Any], said: str
+) -> None:
+    url = make_url(database_url).set(password="ECHO")
+    query = ({} if "host" in change else dict(url.query)) | change.get("query", {})
+    text_of_url = url.set(**{**change, "query": query}).render_as_string(hide_password=False)
+    for look in (migrations.check, migrations.upgrade, migrations.current):
+        with pytest.raises(ConfigurationError, match=said) as refusal:
+            await look(text_of_url)
+        assert "TOCSIN_DATABASE_URL" in refusal.value.detail
+        assert "ECHO" not in refusal.value.detail
+
+
+async def test_a_user_without_the_rights_is_told_so(
+    database_url: str, empty_database_url: str, admin: AsyncEngine
+) -> None:
+    role = f"tocsin_weak_{uuid4().hex[:8]}"
+    async with admin.connect() as connection:
+        await connection.execute(text(f"CREATE ROLE {role} LOGIN"))
+    try:
+        for url, look in ((database_url, migrations.check), (empty_database_url, migrations.upgrade)):
+            with pytest.raises(ConfigurationError, match="lacks a right"):
+                await look(make_url(url).set(username=role).render_as_string())
+    finally:
+        async with admin.connect() as connection:
+            await connection.execute(text(f"DROP ROLE {role}"))

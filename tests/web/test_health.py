@@ -1,12 +1,15 @@
 """Probes: alive without the database, ready only with it, and not ready first when stopping."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from service.store.database import Database
-from service.web import health, reading
+from service.web import health
 from service.web.state import state_of
 from tests.web.conftest import Api, called, problem, tick
 
@@ -73,11 +76,54 @@ async def test_a_database_that_hangs_is_not_waited_for_and_asked_once(
 async def test_a_question_that_takes_too_long_is_given_up_and_its_connection_is_good_again(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def sleeps(tx: Any, **_: Any) -> None:
+    async def sleeps(tx: Any, *_: Any, **__: Any) -> None:
         await tx.conn.exec_driver_sql("SELECT pg_sleep(30)")
 
-    monkeypatch.setattr(reading, "READ_SECONDS", 0.2)
+    bound(api, lock_seconds=1, seconds=0.2)
     with monkeypatch.context() as patched:
         patched.setattr("service.web.runs.views.runs", sleeps)
-        problem(await api.client.get("/v1/runs"), 503, "unavailable")
+        patched.setattr("service.web.subscribers.subscribers.listed", sleeps)
+        for path in ("/v1/runs", "/v1/subscribers"):
+            problem(await api.client.get(path), 503, "unavailable")
     assert (await api.client.get("/v1/runs")).status_code == 200
+
+
+async def test_a_locked_table_is_not_waited_for_and_nothing_is_written(api: Api) -> None:
+    bound(api, lock_seconds=0.2, seconds=10)
+    async with api.house.db.begin() as tx:
+        await tx.conn.exec_driver_sql("LOCK TABLE tocsin.runs, tocsin.events IN ACCESS EXCLUSIVE MODE")
+        event = {"type": "a", "subject": "s", "version": 1, "data": 1}
+        answers = await asyncio.gather(
+            *(api.client.post("/v1/jobs/shipments.expire/ticks", json=tick(f"r{number}")) for number in range(12)),
+            api.client.post("/v1/events", json=event, headers={"idempotency-key": "k1"}),
+            api.client.get("/v1/runs"),
+        )
+    for answer in answers:
+        problem(answer, 503, "contended")
+    assert not any((await api.rows()).values())
+    assert (await api.client.post("/v1/events", json=event, headers={"idempotency-key": "k1"})).status_code == 201
+
+
+async def test_only_those_whom_somebody_waits_for_are_bounded(api: Api) -> None:
+    for db, said in ((state_of(api.app).runtime.db, "3s"), (api.house.db, "0")):
+        async with db.begin() as tx:
+            assert (await tx.conn.exec_driver_sql("SHOW lock_timeout")).scalar_one() == said
+
+
+async def test_a_database_that_takes_no_changes_is_not_ready(database_url: str, admin: AsyncEngine) -> None:
+    async with admin.connect() as connection:
+        name = make_url(database_url).database
+        await connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    replica = Database(database_url)
+    async with called(replica) as api:
+        assert "read-only" in problem(await api.client.get("/readyz"), 503, "unavailable")["detail"]
+        assert (await api.client.get("/livez")).status_code == 200
+        assert (await api.client.get("/v1/runs")).status_code == 200
+        problem(await api.client.post("/v1/jobs/shipments.expire/ticks", json=tick()), 503, "unavailable")
+    await replica.close()
+
+
+def bound(api: Api, *, lock_seconds: float, seconds: float) -> None:
+    """Give the API less patience with the database."""
+    state = state_of(api.app)
+    state.runtime = replace(api.house, db=api.house.db.bounded(lock_seconds=lock_seconds, seconds=seconds))

@@ -159,7 +159,7 @@ async def test_an_unknown_job_is_refused_like_a_wrong_signature(refusing: Api, j
     problem(answer, 401, "tick-refused")
 
 
-NO_JSON = [b"", b"{", b"\xff\xfe", b"runId=r1", b"[" * 5000, b'{"runId":"r1"', b"9" * 5000, b'\xef\xbb\xbf{"a":1}']
+NO_JSON = [b"", b"{", b"\xff\xfe", b"runId=r1", b'{"runId":"r1"', b"9" * 5000, b'\xef\xbb\xbf{"a":1}']
 
 NO_TICK: dict[str, tuple[bytes, list[str]]] = {
     "no object": (b"[]", [""]),
@@ -173,7 +173,9 @@ NO_TICK: dict[str, tuple[bytes, list[str]]] = {
     "NUL in the run id": (b'{"runId":"a\\u0000b","cutoffIso":"x"}', ["/runId"]),
     "half an emoji": (b'{"runId":"\\ud83d","cutoffIso":"x"}', ["/runId"]),
     "NaN": (b'{"runId":"r1","cutoffIso":"x","a":NaN}', ["/a"]),
-    "1e400": (b'{"runId":"r1","cutoffIso":"x","a":{"b":[1e400]}}', ["/a/b/0"]),
+    "1e400": (b'{"runId":"r1","cutoffIso":"x","a":[1e400]}', ["/a/0"]),
+    "nested too deep": (b'{"runId":"r1","cutoffIso":"x","a":{"b":[{}]}}', [""]),
+    "nested without end": (b"[" * 16_000, [""]),
 }
 
 
