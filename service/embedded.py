@@ -101,7 +101,7 @@ class EmbeddedPostgres:
         return f"postgresql+asyncpg://{_SUPERUSER}@:{PORT}/{database}?host={quote(str(self._sockets), safe='/')}"
 
     def revive(self) -> bool:
-        """Start the server again if it has died, and say whether it had; one that is on its way up or down is left to it.
+        """Start the server again if it has died, and say whether it had; one that is coming up or going down is let be.
 
         Raises:
             ConfigurationError: it does not come up. It may a moment later: what the dead one left running holds its

@@ -166,9 +166,15 @@ class Settings(BaseSettings):
         "Not set: an embedded PostgreSQL under `TOCSIN_DATA_DIR`.",
     )
     data_dir: Path = Field(Path(".tocsin"), description="Folder of the embedded PostgreSQL and of generated keys.")
-    config: Path = Field(Path("tocsin.toml"), description="The file that declares the jobs.")
+    config: Path = Field(
+        Path("tocsin.toml"),
+        description="The file that declares the jobs. Not set: it may be absent, and there are no jobs; a file that is "
+        "named here has to be there.",
+    )
     host: str = Field("127.0.0.1", min_length=1, description="Address that the API listens on.")
-    port: Annotated[int, BeforeValidator(_port)] = Field(8080, ge=0, le=65_535, description="Port that the API listens on; 0 takes a free one.")
+    port: Annotated[int, BeforeValidator(_port)] = Field(
+        8080, ge=0, le=65_535, description="Port that the API listens on; 0 takes a free one."
+    )
     bootstrap_key: Annotated[SecretStr, AfterValidator(_api_key), BeforeValidator(_dereferenced)] | None = Field(
         None,
         description="An API key with scope `admin`, for making the first real keys. At least 16 characters. "
@@ -176,8 +182,9 @@ class Settings(BaseSettings):
     )
     encryption_keys: Keys = Field(
         (),
-        description="Fernet keys, comma-separated, that seal subscribers' secrets in the database: the first seals, "
-        "all open. Needed wherever `TOCSIN_DATABASE_URL` is set; otherwise generated in the data folder.",
+        description="Fernet keys, comma-separated, that seal subscribers' secrets and the values of their headers in "
+        "the database: the first seals, all open. Needed wherever `TOCSIN_DATABASE_URL` is set; otherwise generated in "
+        "the data folder.",
     )
     egress_allow: Networks = Field(
         (), description="Networks, comma-separated, that deliveries may go to although they are not public."

@@ -19,6 +19,7 @@ Generated from `service/settings.py` with `python -m service.settings_page`; do 
 All settings are environment variables. An empty one counts as not set. They are checked as a whole at start-up, which
 refuses with one line that names the setting and the mend. `{PREFIX}DATABASE_URL`, `{PREFIX}BOOTSTRAP_KEY` and each of
 `{PREFIX}ENCRYPTION_KEYS` may also be given as `file:PATH` or `env:NAME`; line ends behind the secret are trimmed.
+A variable that begins with `{PREFIX}` and is no setting has no effect; start-up and `tocsin doctor` warn of it.
 
 | setting | default | meaning |
 | --- | --- | --- |

@@ -123,9 +123,7 @@ def _patient(everyone: Sequence[Examined]) -> tuple[Status, str]:
 def _hasty(everyone: Sequence[Examined]) -> Iterator[str]:
     for each in everyone:
         wanted = each.wanted
-        policy = Policy(
-            wanted.idempotent, wanted.max_attempts, wanted.backoff_base_seconds, wanted.backoff_cap_seconds
-        )
+        policy = Policy(wanted.idempotent, wanted.max_attempts, wanted.backoff_base_seconds, wanted.backoff_cap_seconds)
         if each.sends and patience.ends_far_before(policy, wanted.deadline_seconds):
             lasts, deadline = patience.mean_seconds(policy), wanted.deadline_seconds
             yield f"{wanted.id} after about {patience.in_words(lasts)} of {patience.in_words(deadline)}"

@@ -79,9 +79,7 @@ def show(
     )
 
 
-async def _list(
-    url: str, limit: int, run: str | None, filters: dict[str, str | int | None]
-) -> list[dict[str, Any]]:
+async def _list(url: str, limit: int, run: str | None, filters: dict[str, str | int | None]) -> list[dict[str, Any]]:
     async with Api(url, api_key()) as api:
         if run is not None:
             filters["runId"] = await own_id(api, run)

@@ -110,9 +110,7 @@ async def receivers(root: bytes, seen: Seen) -> AsyncIterator[list[Member]]:
 
 def _member(root: bytes, kind: Kind, slug: str, seen: Seen) -> Member:
     secret = new_secret(hmac.digest(root, slug.encode(), "sha256"))
-    receiver = Receiver(
-        answers.parse(kind.script), every=kind.every, secrets=[decode_secret(secret)], report=seen.note
-    )
+    receiver = Receiver(answers.parse(kind.script), every=kind.every, secrets=[decode_secret(secret)], report=seen.note)
     return Member(slug, kind, receiver, secret)
 
 

@@ -83,9 +83,7 @@ def _is_utf8(argument: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in argument)
 
 
-app = command_app(
-    cls=Commands, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = command_app(cls=Commands, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 def _print_version(wanted: bool) -> None:

@@ -129,7 +129,6 @@ class Receiver:
         known.applied = duplicate or answer.applies
         return Verdict(key, known.requests, None, checked=bool(self.secrets), duplicate=duplicate, answer=answer)
 
-
     def _new(self, key: str) -> _Key:
         self._keys[key] = known = _Key(self.script if self._keys_seen % self._every == 0 else _ALWAYS_200)
         self._keys_seen += 1

@@ -16,7 +16,10 @@ from service.domain.identifiers import parse_uuid
 app = command_app(no_args_is_help=True)
 
 RunId = Annotated[
-    str, typer.Argument(metavar="ID", help="The run's id, or the RUN ID that its tick gave it, as `tocsin runs` lists them.")
+    str,
+    typer.Argument(
+        metavar="ID", help="The run's id, or the RUN ID that its tick gave it, as `tocsin runs` lists them."
+    ),
 ]
 
 _NEWEST = 500

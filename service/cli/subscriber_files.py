@@ -22,7 +22,8 @@ _MAX_BYTES = 65_536
 SecretTo = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Write a secret that was made into this file, for this user alone (0600), and do not show it."
+        metavar="FILE",
+        help="Write a secret that was made into this file, for this user alone (0600), and do not show it.",
     ),
 ]
 

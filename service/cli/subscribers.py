@@ -111,8 +111,8 @@ def rotate_secret(
     _print(answer, as_json)
 
 
-@app.command()
-def test(subscriber_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+@app.command(name="test")
+def send_test(subscriber_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Send a signed `tocsin.test` event to a subscriber, through the whole path."""
     sent = _call(url, "POST", subscriber_id, "/test")
     if as_json:

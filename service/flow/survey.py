@@ -1,4 +1,4 @@
-"""What stored subscribers need and the present settings do not give: start-up warns of it, the doctor tells all of it."""
+"""What stored subscribers need and the settings do not give: start-up warns of it, the doctor tells all of it."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass

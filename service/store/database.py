@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NoReturn, Self
 
-from sqlalchemy import CursorResult, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InterfaceError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -71,7 +71,7 @@ class Database:
         the wait for a connection included.
         """
         same = copy.copy(self)
-        same._lock_seconds, same._seconds = lock_seconds, seconds
+        same._lock_seconds, same._seconds = lock_seconds, seconds  # noqa: SLF001 - one of its own kind
         return same
 
     @asynccontextmanager
@@ -95,7 +95,7 @@ class Database:
         async with self._connected() as conn:
             try:
                 async with conn.begin():
-                    yield Tx(conn, (await self._began(conn)).scalar_one())
+                    yield Tx(conn, await self._began(conn))
             except (DBAPIError, OSError, TimeoutError) as error:
                 if is_contended(error):
                     raise Contended from error
@@ -103,10 +103,14 @@ class Database:
                     raise Unavailable from error
                 raise
 
-    async def _began(self, conn: AsyncConnection) -> CursorResult[tuple[datetime]]:
-        if not self._lock_seconds:
-            return await conn.execute(_NOW)
-        return await conn.execute(_NOW_IN_TIME, {"lock_timeout": f"{self._lock_seconds * 1000:.0f}ms"})
+    async def _began(self, conn: AsyncConnection) -> datetime:
+        """Bound what has to be bounded; the database's clock at the start of the transaction."""
+        if self._lock_seconds:
+            bound = {"lock_timeout": f"{self._lock_seconds * 1000:.0f}ms"}
+            began: datetime = (await conn.execute(_NOW_IN_TIME, bound)).scalar_one()
+        else:
+            began = (await conn.execute(_NOW)).scalar_one()
+        return began
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:

@@ -82,8 +82,8 @@ async def replace(tx: Tx, row: SubscriberRow, wanted: Wanted, vault: Vault) -> N
 
 
 def _columns(wanted: Wanted, vault: Vault) -> dict[str, object]:
-    sealed = {name: vault.seal(value.encode()).decode("ascii") for name, value in wanted.headers.items()}
-    return asdict(wanted) | {"event_types": list(wanted.event_types), "headers": sealed}
+    headers = vault.seal_texts(wanted.headers)
+    return asdict(wanted) | {"event_types": list(wanted.event_types), "headers": headers}
 
 
 def _records() -> Select[Any]:
@@ -265,8 +265,10 @@ async def destinations(tx: Tx, rows: Sequence[SubscriberRow], vault: Vault) -> l
 
 
 def _destination(row: Row[Any], vault: Vault) -> Destination:
-    secrets, headers = _open_all(vault, row.sealed or ()), _opened(vault, row.headers)
-    readable = bool(secrets) and headers is not None
+    try:
+        secrets, headers = tuple(vault.open(each) for each in row.sealed or ()), vault.open_texts(row.headers)
+    except Unreadable:
+        secrets, headers = (), {}
     return Destination(
         row=SubscriberRow(row.row),
         slug=row.id,
@@ -275,30 +277,18 @@ def _destination(row: Row[Any], vault: Vault) -> Destination:
         mode=Mode(row.mode),
         timeout_seconds=row.timeout_seconds,
         policy=Policy(row.idempotent, row.max_attempts, row.backoff_base_seconds, row.backoff_cap_seconds),
-        headers=headers or {},
-        secrets=secrets if readable else (),
-        unreadable=not readable,
+        headers=headers,
+        secrets=secrets,
+        unreadable=not secrets,
     )
 
 
-def _open_all(vault: Vault, sealed: Sequence[bytes]) -> tuple[bytes, ...]:
-    try:
-        return tuple(vault.open(each) for each in sealed)
-    except Unreadable:
-        return ()
-
-
 def _shown(vault: Vault | None, sealed: Mapping[str, str]) -> Mapping[str, str]:
-    opened = None if vault is None else _opened(vault, sealed)
-    return dict.fromkeys(sealed, MASK) if opened is None else opened
-
-
-def _opened(vault: Vault, sealed: Mapping[str, str]) -> dict[str, str] | None:
-    """The headers as they are sent; None where one of them cannot be opened."""
+    masked = dict.fromkeys(sealed, MASK)
     try:
-        return {name: vault.open(value.encode()).decode() for name, value in sealed.items()}
+        return masked if vault is None else vault.open_texts(sealed)
     except Unreadable:
-        return None
+        return masked
 
 
 async def longest_timeout(tx: Tx) -> float:

@@ -148,7 +148,7 @@ subscribers = Table(
     Column("backoff_base_seconds", Double, nullable=False),
     Column("backoff_cap_seconds", Double, nullable=False),
     Column("deadline_seconds", Double, nullable=False),
-    Column("headers", Document, nullable=False),
+    Column("headers", Document, nullable=False),  # by name; each value is sealed (`vault.seal_texts`)
     Column("revision", Integer, nullable=False, server_default=text("1")),
     Column("created_at", Instant, nullable=False, server_default=NOW),
     Column("updated_at", Instant, nullable=False, server_default=NOW),

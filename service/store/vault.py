@@ -1,6 +1,6 @@
 """Secrets at rest: sealed with the first key of TOCSIN_ENCRYPTION_KEYS, opened with any of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
@@ -47,6 +47,19 @@ class Vault:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
             raise Unreadable from None
+
+    def seal_texts(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Seal each value by itself, as text that fits into JSON; the names stay readable."""
+        return {name: self.seal(text.encode()).decode("ascii") for name, text in texts.items()}
+
+    def open_texts(self, sealed: Mapping[str, str]) -> dict[str, str]:
+        """Give back what `seal_texts` sealed.
+
+        Raises:
+            Unreadable: one of them cannot be opened.
+
+        """
+        return {name: self.open(text.encode()).decode() for name, text in sealed.items()}
 
 
 def _fernet(key: str, position: int) -> Fernet:

@@ -214,4 +214,4 @@ async def schema_revision(tx: Tx) -> str | None:
 
 async def is_read_only(tx: Tx) -> bool:
     """Whether the database takes no changes: it is a replica, or was made read-only."""
-    return (await tx.conn.execute(text("SHOW transaction_read_only"))).scalar_one() != "off"
+    return str((await tx.conn.execute(text("SHOW transaction_read_only"))).scalar_one()) != "off"

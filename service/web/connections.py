@@ -6,6 +6,7 @@ takes for a body, no other takes for a second request.
 
 import asyncio
 import resource
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -95,9 +96,9 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self.conn = _Strict()
         self._door = config
-        self._patience: asyncio.TimerHandle | None = None
+        self._patience = _Timer(self.loop, self.timeout_keep_alive_handler)
         """Runs while a head is awaited."""
-        self._stalled: asyncio.TimerHandle | None = None
+        self._stalled = _Timer(self.loop, self._abort)
         """Runs while an answer is not being read, and while the connection is closing."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -110,8 +111,8 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers with the connection."""
-        self._patience = _cancelled(self._patience)
-        self._stalled = _cancelled(self._stalled)
+        self._patience.stop()
+        self._stalled.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -126,25 +127,25 @@ class Connection(H11Protocol):
         """Wait for the next request, or for the caller to take the last answer."""
         super().on_response_complete()
         if self.transport.is_closing():
-            self._linger()
+            self._stalled.start(STALL_SECONDS)
         else:
             self._await_head()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection on which nothing came in time."""
         super().timeout_keep_alive_handler()
-        self._linger()
+        self._stalled.start(STALL_SECONDS)
 
     def pause_writing(self) -> None:
         """Give a caller some time who does not read."""
         super().pause_writing()
-        self._linger()
+        self._stalled.start(STALL_SECONDS)
 
     def resume_writing(self) -> None:
         """Go on with a caller who reads again."""
         super().resume_writing()
         if not self.transport.is_closing():
-            self._stalled = _cancelled(self._stalled)
+            self._stalled.stop()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words for every fault
         """Say what is wrong with the request, and close."""
@@ -157,17 +158,17 @@ class Connection(H11Protocol):
     def _await_head(self) -> None:
         """Give whatever is still to come of a head its time; once the head is there, the time is the body's."""
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._patience = _cancelled(self._patience)
-        elif self._patience is None:
-            self._patience = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
+            self._patience.stop()
+        else:
+            self._patience.start(HEAD_SECONDS)
 
-    def _linger(self) -> None:
-        if self._stalled is None:
-            self._stalled = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+    def _abort(self) -> None:
+        self.transport.abort()
 
     def _refuse(self, error: TocsinError) -> None:
         """Answer with the problem, unless an answer is under way already, and close."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        # Before the first request there is no cycle, whatever uvicorn's types say.
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
@@ -177,10 +178,11 @@ class Connection(H11Protocol):
             headers += [(b"content-length", str(len(problem.body)).encode()), (b"connection", b"close")]
             reason = HTTPStatus(problem.status).phrase.encode()
             answer = h11.Response(status_code=problem.status, headers=headers, reason=reason)
-            for event in (answer, h11.Data(data=problem.body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event))
+            body = b"" if self.conn.method == b"HEAD" else problem.body
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
-        self._linger()
+        self._stalled.start(STALL_SECONDS)
 
 
 class _Strict(h11.Connection):
@@ -189,6 +191,7 @@ class _Strict(h11.Connection):
     def __init__(self) -> None:
         super().__init__(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self.refusal: TocsinError = Malformed()
+        self.method = b""
         self._chunks = 0
 
     def next_event(self) -> Any:
@@ -205,7 +208,7 @@ class _Strict(h11.Connection):
                 self.refusal = HeadTooLarge()
             raise
         if isinstance(event, h11.Request):
-            self._chunks = 0
+            self.method, self._chunks = event.method, 0
             return self._checked(event)
         if isinstance(event, h11.Data):
             self._chunks += event.chunk_start
@@ -233,6 +236,18 @@ class _Strict(h11.Connection):
         raise h11.RemoteProtocolError(why)
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+class _Timer:
+    """Calls once when its time is up; to start it while it runs changes nothing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        self._loop, self._call = loop, call
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, seconds: float) -> None:
+        if self._handle is None:
+            self._handle = self._loop.call_later(seconds, self._call)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

@@ -38,7 +38,9 @@ async def get_livez() -> Response:
 @router.get(
     "/readyz",
     summary="Should it get traffic?",
-    description="Yes, when the database can be written to, has this release's schema, and the process is not being stopped.",
+    description=(
+        "Yes, when the database can be written to, has this release's schema, and the process is not being stopped."
+    ),
     responses={**answers(Health, {200: "It should."}), **refusals()},
     openapi_extra=OPEN,
 )

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import httpx
+import pytest
 
 from service.cli import reference
 from service.store.vault import new_key
@@ -131,9 +132,9 @@ async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live)
     assert "wide" in next(each["detail"] for each in wide.json if each["check"] == "egress")
 
 
-def test_the_doctor_creates_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
-    nowhere = {"TOCSIN_DATA_DIR": str(tmp_path / "data"), "TOCSIN_CONFIG": str(tmp_path / "tocsin.toml")}
-    done = inside.run("doctor", "--json", "--url", "http://127.0.0.1:9", env=nowhere)
+def test_the_doctor_creates_nothing_and_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = inside.run("doctor", "--json", "--url", "http://127.0.0.1:9")
     assert done.code == 0
     assert {each["check"]: each["status"] for each in done.json} == {
         "settings": "ok",

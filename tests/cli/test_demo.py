@@ -15,7 +15,6 @@ from tests.cli.inside import own_logging
 from tests.cli.process import ROOT, started
 from tests.cli.test_readme import shell
 
-
 KINDS = {
     r"14\s+answers 200": r"2,800 delivered\s+2,800\s+200 delivered",
     r"3\s+throttles 1 in 25": r"600 delivered\s+624\s+429 throttled, 200 delivered",

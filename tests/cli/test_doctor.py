@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from service.domain.model import Mode
 from service.store.database import Database
@@ -59,3 +60,14 @@ async def test_headers_that_no_key_opens_fail_with_the_mend(scene: Scene, databa
     assert found["secrets"]["status"] == "fail"
     assert "sealed" in found["secrets"]["detail"]
     assert "PUT the headers anew" in found["secrets"]["detail"]
+
+
+async def test_a_variable_that_is_no_setting_is_warned_of_and_a_url_that_is_refused_fails(database_url: str) -> None:
+    found = await _doctor(database_url, TOCSIN_PROT="1")
+    assert found["settings"]["status"] == "warn"
+    assert "TOCSIN_PROT is no setting" in found["settings"]["detail"]
+    assert "did you mean TOCSIN_PORT?" in found["settings"]["detail"]
+    elsewhere = make_url(database_url).set(database="nothing-of-this-name").render_as_string(hide_password=False)
+    refused = await _doctor(elsewhere)
+    assert refused["database"]["status"] == "fail"
+    assert "no database of this name" in refused["database"]["detail"]

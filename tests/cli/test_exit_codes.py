@@ -19,7 +19,11 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "nobody answers a run": (("run", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
     "nobody answers a delivery": (("deliveries", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
     "nobody answers a subscriber": (("subscribers", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
-    "the subscriber's file is not there": (("subscribers", "put", "x", "/nowhere", "--url", NOWHERE), {}, "cannot be read"),
+    "the subscriber's file is not there": (
+        ("subscribers", "put", "x", "/nowhere", "--url", NOWHERE),
+        {},
+        "cannot be read",
+    ),
     "the subscriber's file is no object": (("subscribers", "put", "x", "-", "--url", NOWHERE), {}, "one JSON object"),
     "the secret's folder is not there": (
         ("subscribers", "rotate-secret", "x", "--secret-to", "/nowhere/secret", "--url", NOWHERE),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.domain.timestamps import format_rfc3339, parse_rfc3339
 
-TICK = timedelta(microseconds=1)
+EXTREMES = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 
 TAKEN = {
     "2026-11-30T02:00:00Z": "2026-11-30T02:00:00Z",
@@ -96,7 +96,7 @@ def test_the_hour_that_comes_twice_is_two_instants() -> None:
     assert second - first == timedelta(hours=1)
 
 
-@given(st.datetimes(datetime.min + TICK, datetime.max - TICK, timezones=st.just(UTC)))
+@given(st.datetimes(timezones=st.just(UTC)).filter(lambda instant: instant not in EXTREMES))
 def test_what_is_written_reads_back_the_same(instant: datetime) -> None:
     assert parse_rfc3339(format_rfc3339(instant)) == instant
 

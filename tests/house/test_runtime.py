@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -17,39 +17,46 @@ from tests.polling import eventually
 class Slow:
     """Stands in for the embedded server, whose start takes as long as the test likes."""
 
-    made: "list[Slow]"
     url = "postgresql+asyncpg://embedded"
 
-    def __init__(self, _data_dir: Path) -> None:
+    def __init__(self, made: "list[Slow]", release: threading.Event) -> None:
         self.stopped = False
         self.fault: Exception | None = None
         self.looks = 0
-        self.made.append(self)
-        self.release.wait()
-
-    release: threading.Event
-
-    @classmethod
-    def fresh(cls) -> type[Self]:
-        return type(cls.__name__, (cls,), {"made": [], "release": threading.Event()})
+        made.append(self)
+        release.wait()
 
     def revive(self) -> bool:
+        """Die for good, if that is wanted."""
         self.looks += 1
         if self.fault is not None:
             raise self.fault
         return False
 
     def stop(self) -> None:
+        """Note it."""
         self.stopped = True
 
 
+@dataclass
+class Servers:
+    """Those that were started, and the signal for which their starts wait."""
+
+    made: list[Slow] = field(default_factory=list[Slow])
+    release: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, _data_dir: Path) -> Slow:
+        """Start one."""
+        return Slow(self.made, self.release)
+
+
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> type[Slow]:
-    kind = Slow.fresh()
-    monkeypatch.setattr(runtime, "EmbeddedPostgres", kind)
+def slow(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    servers = Servers()
+    monkeypatch.setattr(runtime, "EmbeddedPostgres", servers.start)
     monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(runtime, "REVIVAL_SECONDS", 0.05)
-    return kind
+    return servers
 
 
 async def _use(ready: asyncio.Event) -> None:
@@ -58,7 +65,7 @@ async def _use(ready: asyncio.Event) -> None:
         await asyncio.Event().wait()
 
 
-async def test_a_start_that_nobody_wants_any_more_leaves_no_server_behind(slow: type[Slow]) -> None:
+async def test_a_start_that_nobody_wants_any_more_leaves_no_server_behind(slow: Servers) -> None:
     using = asyncio.create_task(_use(asyncio.Event()))
     await eventually(lambda: slow.made)
     for _ in range(3):
@@ -70,7 +77,7 @@ async def test_a_start_that_nobody_wants_any_more_leaves_no_server_behind(slow: 
     assert [each.stopped for each in slow.made] == [True]
 
 
-async def test_a_server_that_stays_dead_ends_the_process_with_the_reason(slow: type[Slow]) -> None:
+async def test_a_server_that_stays_dead_ends_the_process_with_the_reason(slow: Servers) -> None:
     slow.release.set()
     ready = asyncio.Event()
     using = asyncio.create_task(_use(ready))
@@ -83,7 +90,7 @@ async def test_a_server_that_stays_dead_ends_the_process_with_the_reason(slow: t
     assert postgres.looks > 1
 
 
-async def test_a_stop_or_an_error_inside_passes_as_it_is_and_ends_the_watch(slow: type[Slow]) -> None:
+async def test_a_stop_or_an_error_inside_passes_as_it_is_and_ends_the_watch(slow: Servers) -> None:
     slow.release.set()
     ready = asyncio.Event()
     using = asyncio.create_task(_use(ready))

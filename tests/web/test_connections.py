@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import resource
 import socket
 import struct
 import tracemalloc
@@ -113,8 +114,15 @@ async def test_a_body_whose_end_is_disputed_is_refused(api: Api, address: Addres
         post("/v1/events", b"zz\r\n{}\r\n0\r\n\r\n", b"Transfer-Encoding: chunked\r\n", length=False),
     ],
 )
-async def test_what_is_no_http_is_a_problem_like_any_other(refusing: Api, address: Address, request_: bytes) -> None:
+async def test_what_is_no_http_is_a_problem_like_any_other(api: Api, address: Address, request_: bytes) -> None:
     refused(await everything(address, request_), 400, "malformed")
+    assert not any((await api.rows()).values())
+
+
+async def test_a_refused_head_request_gets_a_head_only(address: Address) -> None:
+    answer = await everything(address, LAST.replace(b"GET /livez HTTP/1.1", b"HEAD /livez HTTP/2.0"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"\r\n\r\n")
 
 
 async def test_an_absolute_target_is_read_as_its_path(address: Address) -> None:
@@ -155,7 +163,7 @@ async def test_a_head_may_be_so_large_and_no_larger(address: Address) -> None:
     refused(await everything(address, LAST[:-2] + b"X: " + b"a" * HEAD_BYTES), 431, "head-too-large")
 
 
-async def test_a_body_in_crumbs_is_refused(refusing: Api, address: Address) -> None:
+async def test_a_body_in_crumbs_is_refused(address: Address) -> None:
     crumbs = post("/v1/events", b"1\r\n \r\n" * (MAX_CHUNKS + 1), b"Transfer-Encoding: chunked\r\n", length=False)
     assert "chunks" in refused(await everything(address, crumbs), 400, "malformed")
 
@@ -198,13 +206,16 @@ async def test_whoever_does_not_read_the_answers_is_disconnected(
     request = LIVEZ.replace(b"/livez", b"/openapi.json")
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.setblocking(False)
+        deaf.settimeout(0)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(deaf, address)
+
+        async def ask() -> None:
+            while True:
+                await loop.sock_sendall(deaf, request * 100)
+
         with pytest.raises(ConnectionError):
-            async with asyncio.timeout(20):
-                while True:
-                    await loop.sock_sendall(deaf, request * 100)
+            await asyncio.wait_for(ask(), 20)
 
 
 @asynccontextmanager
@@ -236,8 +247,8 @@ async def test_one_connection_too_many_is_told_so_and_others_go_on(api: Api) -> 
 
 
 async def test_the_cap_leaves_descriptors_for_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    for soft, most in ((256, 128), (1024, 512), (1_048_576, 10_000), (connections.resource.RLIM_INFINITY, 10_000)):
-        monkeypatch.setattr(connections.resource, "getrlimit", lambda _, soft=soft: (soft, soft))
+    for soft, most in ((256, 128), (1024, 512), (1_048_576, 10_000), (resource.RLIM_INFINITY, 10_000)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
         assert connections.most_connections() == most
 
 

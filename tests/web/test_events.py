@@ -134,5 +134,7 @@ async def test_an_infinite_due_time_in_the_database_breaks_no_list(api: Api) -> 
     listed = (await api.client.get("/v1/events")).json()["items"]
     assert [item["dueAt"] for item in listed] == ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
     for event in listed:
-        problem(await api.client.post("/v1/events", json=EVENT | {"version": 3, "dueAt": event["dueAt"]}), 422, "invalid")
+        problem(
+            await api.client.post("/v1/events", json=EVENT | {"version": 3, "dueAt": event["dueAt"]}), 422, "invalid"
+        )
     assert (await api.rows())["events"] == 2

@@ -146,7 +146,9 @@ def test_a_quoted_key_is_the_bare_one() -> None:
 async def test_two_keys_are_refused_even_if_they_agree(refusing: Api) -> None:
     for second in ("k2", "k1"):
         headers = [("idempotency-key", "k1"), ("Idempotency-Key", second)]
-        assert pointers(await refusing.client.post("/v1/events", json=EVENT, headers=headers)) == ["/header/Idempotency-Key"]
+        assert pointers(await refusing.client.post("/v1/events", json=EVENT, headers=headers)) == [
+            "/header/Idempotency-Key"
+        ]
 
 
 async def test_an_answer_whose_key_is_gone_is_a_conflict_and_the_work_is_not_done_again(

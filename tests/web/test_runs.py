@@ -114,7 +114,10 @@ STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a reason of spaces": ({"runId": "r", "cutoff": instant(), "reason": "   "}, ["/reason"]),
     "a reason that is too long": ({"runId": "r", "cutoff": instant(), "reason": "x" * 501}, ["/reason"]),
     "a reason with a newline": ({"runId": "r", "cutoff": instant(), "reason": "ECHO\nb"}, ["/reason"]),
-    "a reason that nobody sees": ({"runId": "r", "cutoff": instant(), "reason": "\u200b\u3164\u00ad\u0301"}, ["/reason"]),
+    "a reason that nobody sees": (
+        {"runId": "r", "cutoff": instant(), "reason": "\u200b\u3164\u00ad\u0301"},
+        ["/reason"],
+    ),
     "a reason that turns the text around": ({"runId": "r", "cutoff": instant(), "reason": "a\u202eb"}, ["/reason"]),
     "a reason with another newline": ({"runId": "r", "cutoff": instant(), "reason": "a\u2028b"}, ["/reason"]),
     "a reason that is a number": ({"runId": "r", "cutoff": instant(), "reason": 1}, ["/reason"]),

@@ -88,6 +88,7 @@ async def test_only_who_may_set_headers_sees_their_values(api: Api, client: http
     assert (await put(client, headers=put_)).json()["headers"] == put_
     assert (await client.get(PATH)).json()["headers"] == put_
     assert (await client.get("/v1/subscribers")).json()["items"][0]["headers"] == put_
+    key: dict[str, str] = {}
     for scope in (Scope.READ, Scope.OPERATE):
         key = await api.key(f"of-{scope}", scope)
         assert (await client.get(PATH, headers=key)).json()["headers"] == masked
