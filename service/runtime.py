@@ -41,6 +41,12 @@ REVIVAL_SECONDS = 60.0
 """How long reviving it is tried, in vain, before this process gives up."""
 
 
+HOT_SECONDS = 20.0
+"""No transaction of the hot path lasts longer: what takes this long hangs on a connection that is dead."""
+PAGE_SECONDS = 60.0
+"""Beyond its statement's time limit, for a page of discovery and for upkeep."""
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """What the doors need: everything is open and checked."""
@@ -62,12 +68,15 @@ class Runtime:
             claim_batch=self.settings.claim_batch,
             drain_seconds=self.settings.drain_seconds,
         )
-        loader = Loader(self.db, self.vault)
+        quick = self.db.bounded(lock_seconds=HOT_SECONDS / 2, seconds=HOT_SECONDS)
+        longest_page = max((job.statement_timeout_seconds for job in self.jobs.values()), default=0.0)
+        patient = self.db.bounded(lock_seconds=0.0, seconds=longest_page + PAGE_SECONDS)
+        loader = Loader(quick, self.vault)
         attempts = Attempts(self.egress, name, shadow=self.settings.shadow)
-        settler = Settler(self.db, logs.json_lines) if self.settings.log_format == "json" else Settler(self.db)
-        dispatcher = Dispatcher(self.db, loader, attempts, settler, worker=name, limits=limits)
-        discovery = Discovery(self.db, self.doorbell, self.jobs, self.sources, name, limits.lease_seconds)
-        return Worker(self.db, self.doorbell, discovery, dispatcher)
+        settler = Settler(quick, logs.json_lines) if self.settings.log_format == "json" else Settler(quick)
+        dispatcher = Dispatcher(quick, loader, attempts, settler, worker=name, limits=limits)
+        discovery = Discovery(patient, self.doorbell, self.jobs, self.sources, name, limits.lease_seconds)
+        return Worker(patient, self.doorbell, discovery, dispatcher)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.domain.errors import ConfigurationError
+from service.domain.leases import longest_attempt
 
 PREFIX = "TOCSIN_"
 
@@ -219,7 +220,7 @@ class Settings(BaseSettings):
     @property
     def longest_attempt_seconds(self) -> float:
         """The longest `timeoutSeconds` a subscriber may have: the rest of the lease is for settling."""
-        return self.lease_seconds - min(10.0, self.lease_seconds / 4)
+        return longest_attempt(self.lease_seconds)
 
     def check(self) -> None:
         """What must hold before anything is served, beyond each setting by itself.

@@ -68,11 +68,11 @@ def _egress(found: Examination, allowed: Sequence[Network]) -> None:
 
 
 def _doubt(network: Network) -> str | None:
+    loopback = ip_network("127.0.0.0/8" if network.version == 4 else "::1/128")  # noqa: PLR2004
+    if network.overlaps(loopback) and network.prefixlen >= loopback.prefixlen:
+        return f"TOCSIN_EGRESS_ALLOW has {network}: webhooks may reach services of this machine (for trials only)"
     if network.prefixlen < _WIDEST[network.version]:
         return f"TOCSIN_EGRESS_ALLOW has {network}, which is wide: name the receivers' networks one by one"
-    loopback = ip_network("127.0.0.0/8" if network.version == 4 else "::1/128")  # noqa: PLR2004
-    if network.overlaps(loopback):
-        return f"TOCSIN_EGRESS_ALLOW has {network}: webhooks may reach services of this machine (for trials only)"
     return None
 
 

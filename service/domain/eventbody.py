@@ -5,11 +5,37 @@ import json
 from datetime import datetime
 from uuid import UUID
 
-from service.domain.identifiers import topics
+from service.domain.errors import Invalid, NotJson
+from service.domain.identifiers import MAX_SUBJECT_BYTES, MAX_VERSION, is_event_type, is_tenant, topics
+from service.domain.jsontext import parse, text_fault
 from service.domain.model import EventId, Found, NewEvent
 from service.domain.timestamps import format_rfc3339
 
 MAX_DATA_BYTES = 256 * 1024
+
+
+def found_fault(found: Found) -> str | None:
+    """What is wrong with a fact that a source returned, in words without its values; None when nothing is."""
+    if found.event_id is not None:
+        return None  # it is stored already
+    faults = (
+        (not is_event_type(found.type), "the event type is missing or malformed"),
+        (not is_tenant(found.tenant_id), "tenant_id is not a tenant"),
+        (not 0 <= found.version <= MAX_VERSION, "version is not a whole number from 0 to 2^63-1"),
+        (text_fault(found.subject, max_bytes=MAX_SUBJECT_BYTES) is not None, "subject cannot be stored"),
+    )
+    return next((fault for wrong, fault in faults if wrong), None) or _data_fault(found.data)
+
+
+def _data_fault(data: str) -> str | None:
+    raw = data.encode(errors="surrogatepass")
+    if len(raw) > MAX_DATA_BYTES:
+        return f"data is larger than {MAX_DATA_BYTES} bytes"
+    try:
+        parse(raw)
+    except (NotJson, Invalid):
+        return "data is not JSON that can be sent (no NUL, lone surrogate, NaN or duplicate key)"
+    return None
 
 
 def compose(found: Found, event_id: EventId, now: datetime) -> NewEvent:

@@ -65,10 +65,10 @@ def settle(answer: Answer, policy: Policy, budget: Budget, draw: float) -> Settl
 
 
 def _retry(answer: Answer, policy: Policy, budget: Budget, draw: float) -> Settlement:
-    throttle = answer.retry_after if answer.outcome is Outcome.THROTTLED else None
+    delay = max(backoff(policy, budget.generation_attempts, draw), answer.retry_after or 0.0)
+    throttle = delay if answer.outcome is Outcome.THROTTLED else None
     if budget.generation_attempts + 1 >= policy.max_attempts:
         return Settlement(DeliveryState.EXHAUSTED, counted=True, reason="attempts", throttle=throttle)
-    delay = max(backoff(policy, budget.generation_attempts, draw), answer.retry_after or 0.0)
     if delay >= budget.seconds_left:
         return Settlement(DeliveryState.EXHAUSTED, counted=True, reason="deadline", throttle=throttle)
     return Settlement(DeliveryState.PENDING, counted=True, delay=delay, throttle=throttle)

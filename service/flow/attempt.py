@@ -11,6 +11,7 @@ import structlog
 
 from service.domain import retry
 from service.domain.identifiers import delivery_key
+from service.domain.leases import latest_end, longest_attempt
 from service.domain.model import (
     Answer,
     Claimed,
@@ -28,11 +29,8 @@ from service.store.settlements import Settled
 
 log = structlog.get_logger()
 
-LEASE_MARGIN = 1 / 12
-"""An attempt starts only when its lease outlives its deadline by this part, so that the answer can still be settled."""
-
 UNREADABLE_SECONDS = 60.0
-"""How long a lane waits before its subscriber's secret is tried again."""
+"""How long a lane waits that this worker cannot serve: for a secret it cannot open, or a timeout beyond its lease."""
 
 _NO_POLICY = Policy()
 """Stands in where no subscriber could be read; outcomes of our own are treated alike by every policy."""
@@ -107,7 +105,9 @@ class Attempts:
             return Answer(Outcome.INTERNAL, detail=detail, retry_after=UNREADABLE_SECONDS)
         if self._shadow or to.mode is Mode.SHADOW:
             return Answer(Outcome.SHADOW)
-        if clock.elapsed() + to.timeout_seconds > clock.lease_seconds * (1 - LEASE_MARGIN):
+        if to.timeout_seconds > longest_attempt(clock.lease_seconds):
+            return Answer(Outcome.INTERNAL, detail="lease-too-short", retry_after=UNREADABLE_SECONDS)
+        if clock.elapsed() + to.timeout_seconds > latest_end(clock.lease_seconds):
             return Answer(Outcome.INTERRUPTED, detail="too little of the lease was left to start")
         return await send(self._egress, _request(claimed, to, item.body))
 

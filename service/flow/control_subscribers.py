@@ -29,6 +29,7 @@ DELETED = "subscriber-deleted"
 """The reason of a delivery that was cancelled because its subscriber was deleted."""
 
 TEST_TYPE = "tocsin.test"
+TENANT = "The tenant can be changed only while no delivery of the subscriber is unfinished."
 ORDERED = "The ordering can be changed only while no delivery of the subscriber is unfinished."
 NO_SUCH = "There is no subscriber with this id."
 _SECRET_BYTES = 32
@@ -66,6 +67,7 @@ async def put_subscriber(
             if stored.deleted_at is None:
                 return Shown(await _update(tx, stored, wanted, actor=actor, vault=vault, secret=secret))
             row = stored.row
+            await _keep_tenant(tx, stored, wanted)
             await subscribers.replace(tx, row, wanted, vault)
         return await _open(tx, row, wanted, actor=actor, vault=vault, secret=secret)
 
@@ -92,12 +94,19 @@ async def _update(
         return stored
     if wanted.ordering is not stored.wanted.ordering and await subscribers.has_unfinished(tx, stored.row):
         raise Conflict(ORDERED)
+    await _keep_tenant(tx, stored, wanted)
     await subscribers.replace(tx, stored.row, wanted, vault)
     await lanes.open_lane(tx, stored.row, wanted)
     await lanes.wake(tx, {stored.row: lanes.Wake()})  # a lane that was full may have room now
     await chains.promote(tx, await chains.links_of(tx, stored.row))  # a dead letter may block no longer
     await _note(tx, actor, "updated", wanted.id, changed=changed)
     return await _lock(tx, wanted.id, vault)
+
+
+async def _keep_tenant(tx: Tx, stored: SubscriberRecord, wanted: Wanted) -> None:
+    """What was meant for one tenant must not go to another's URL."""
+    if wanted.tenant_id != stored.wanted.tenant_id and await subscribers.has_unfinished(tx, stored.row):
+        raise Conflict(TENANT)
 
 
 async def _refuse_another_secret(tx: Tx, row: SubscriberRow, secret: str, vault: Vault) -> None:

@@ -1,6 +1,7 @@
 """Discovery: takes a leased run from its source to events to deliveries, page by page, and can resume anywhere."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -9,7 +10,8 @@ import structlog
 from uuid_utils.compat import uuid7
 
 from service.domain.errors import Contended, DiscoveryFailed, Unavailable
-from service.domain.eventbody import compose
+from service.domain.eventbody import compose, found_fault
+from service.domain.excerpts import excerpt
 from service.domain.job import JobConfig
 from service.domain.model import EventId, Found, LeasedRun
 from service.flow.doorbell import Doorbell
@@ -21,6 +23,9 @@ from service.store.fan_out import fan_out
 log = structlog.get_logger()
 
 CONTENTION_PAUSE_SECONDS = 1.0
+SOURCE_MARGIN_SECONDS = 30.0
+"""Beyond its statement's time limit: a source that takes longer for a page hangs."""
+ERROR_BYTES = 1_000
 
 
 class LeaseLost(Exception):
@@ -63,8 +68,12 @@ class Discovery:
         except Exception as error:
             log.exception("run.broken", run=str(run.id), job=run.job)
             await self._fail(run, f"the source failed with {type(error).__name__}; the worker's log has the details")
-        except BaseException:
-            await asyncio.shield(self._give_back(run, 0.0))  # this worker is stopping
+        except BaseException as error:
+            if not _is_stopping():
+                await self._fail(run, f"the source ended with {type(error).__name__}")
+                return
+            with contextlib.suppress(Unavailable):  # the lease ends by itself
+                await asyncio.shield(self._give_back(run, 0.0))
             raise
         else:
             log.info("run.completed", run=str(run.id), job=run.job, events=run.events, deliveries=sent)
@@ -79,11 +88,29 @@ class Discovery:
         """One page in one transaction: the lease is checked first, so that only one worker can be in here."""
         if not await runs.renew(tx, run, seconds=self.lease_seconds):
             raise LeaseLost
-        found = await self.sources[run.job].discover(tx, run, self.jobs[run.job].page_size)
+        found = await self._ask(tx, run)
         new = await _store(tx, run, found) if found else 0
         if not await runs.renew(tx, run, seconds=self.lease_seconds, events=new, discovered=not found):
             raise LeaseLost
         return replace(run, events=run.events + new, discovered=not found)
+
+    async def _ask(self, tx: Tx, run: LeasedRun) -> list[Found]:
+        """One page of the source, within its time; a fault of the source's own is told apart from a lost database."""
+        job = self.jobs[run.job]
+        seconds = job.statement_timeout_seconds + SOURCE_MARGIN_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                found: object = await self.sources[run.job].discover(tx, run, job.page_size)
+        except TimeoutError:
+            message = f"the source did not end a page within {seconds:g} s"
+            raise DiscoveryFailed(message) from None
+        except OSError as error:
+            message = f"the source failed with {type(error).__name__}"
+            raise DiscoveryFailed(message) from error
+        if not isinstance(found, list):
+            message = "the source returned no list of facts"
+            raise DiscoveryFailed(message)
+        return found
 
     async def _fan_out(self, run: LeasedRun) -> int:
         total = 0
@@ -106,6 +133,7 @@ class Discovery:
             await runs.settle(tx, [run.id])
 
     async def _fail(self, run: LeasedRun, reason: str) -> None:
+        reason = excerpt(reason.encode(errors="replace")[:ERROR_BYTES]) or "no reason given"
         async with self.db.begin() as tx:
             await runs.fail(tx, run, reason)
         log.error("run.failed", run=str(run.id), job=run.job, error=reason)
@@ -122,6 +150,9 @@ async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
         DiscoveryFailed: the page would lose a fact or go round in circles; it is rolled back with its state change.
 
     """
+    for item in found:
+        if fault := found_fault(item):
+            raise DiscoveryFailed(fault)
     fresh = [compose(item, _new_id(), tx.now) for item in found if item.event_id is None]
     stored = await events.add(tx, fresh, run_id=run.id) if fresh else []
     if not all(item.same_data for item in stored):
@@ -142,3 +173,9 @@ async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
 
 def _new_id() -> EventId:
     return EventId(UUID(bytes=uuid7().bytes))
+
+
+def _is_stopping() -> bool:
+    """Whether somebody wants this task to end, rather than the source having raised a cancellation of its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 LANES_PER_LAPSE = 64
 POLL_SECONDS = 1.0
 """A worker that was not rung looks again after this."""
-MIN_REST_SECONDS = 0.005
+MIN_REST_SECONDS = 0.02
 FINAL_FLUSH_SECONDS = 5.0
 """A stopping worker waits this long for a database that is away before it leaves its last results behind."""
 LAPSE_SECONDS = 1.0
@@ -87,17 +87,21 @@ class Dispatcher:
     async def _lapsed(self, tx: Tx) -> list[Claimed]:
         if monotonic() < self._lapse_due:
             return []
-        self._lapse_due = monotonic() + LAPSE_SECONDS
-        return await deliveries.lapse(
+        lapsed = await deliveries.lapse(
             tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_LAPSE
         )
+        if len({claimed.subscriber for claimed in lapsed}) < LANES_PER_LAPSE:
+            self._lapse_due = monotonic() + LAPSE_SECONDS
+        return lapsed
 
     async def _start(self, taken: Sequence[Claimed], clock: Clock) -> None:
         try:
             outbound = await self._loader.load(taken)
         except Unavailable:
+            # What had lapsed lapses again: its request may have been out, and how to treat that is not known now.
             for claimed in taken:
-                self.settler.put(self._attempts.given_back(claimed, clock))
+                if claimed.lapsed is None:
+                    self.settler.put(self._attempts.given_back(claimed, clock))
             raise
         for chain in _chains(outbound):
             flight = asyncio.create_task(self._fly(chain, clock))
@@ -125,15 +129,19 @@ class Dispatcher:
             seconds = await lanes.seconds_to_next(tx, appetite.full, appetite.full_origins)
         return POLL_SECONDS if seconds is None else min(max(seconds, MIN_REST_SECONDS), POLL_SECONDS)
 
-    async def drain(self) -> None:
-        """Let what is in flight finish within `drain_seconds`, give the rest back, and settle all of it."""
+    async def land(self) -> None:
+        """Start nothing more; what is in flight finishes within `drain_seconds`, the rest is given back."""
         self._draining = True
-        if self._flights:
-            _, late = await asyncio.wait(self._flights, timeout=self.limits.drain_seconds)
-            for flight in late:
-                flight.cancel()
-            if late:
-                await asyncio.wait(late)
+        if not self._flights:
+            return
+        _, late = await asyncio.wait(self._flights, timeout=self.limits.drain_seconds)
+        for flight in late:
+            flight.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    async def settle_the_rest(self) -> None:
+        """Write the last results, if the database is there."""
         try:
             async with asyncio.timeout(FINAL_FLUSH_SECONDS):
                 await self.settler.flush()

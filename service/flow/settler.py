@@ -2,17 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TypeAlias
 
 import structlog
 
-from service.domain.errors import Contended, Unavailable
+from service.domain.errors import Unavailable
 from service.domain.identifiers import delivery_id
 from service.domain.model import DeliveryRow, DeliveryState, RunId, SubscriberRow
 from service.store import audit, lanes, runs, settlements
-from service.store.database import Database, Tx
+from service.store.database import Database, Tx, is_refused
 from service.store.settlements import Settled
 
 log = structlog.get_logger()
@@ -112,15 +112,22 @@ class Settler:
         return list(batch.values())
 
     async def _write(self, batch: Sequence[Settled]) -> None:
+        """Write a batch; one result that the database refuses for what it says must not hold up the others.
+
+        Raises:
+            Unavailable: nothing was written, for whatever other reason; the results are kept and written later.
+
+        """
         try:
             await self._settle(batch)
-        except Contended:
-            await self._write(batch)
         except Unavailable:
             raise
-        except Exception:
+        except Exception as error:
+            if not is_refused(error):
+                log.exception("settle.broken")
+                raise Unavailable from error
             if len(batch) > 1:
-                for item in batch:  # one result that the database refuses must not hold up the others
+                for item in batch:
                     await self._write([item])
             else:
                 # Its lease runs out, and the delivery goes on with an in_doubt attempt as evidence.
@@ -129,7 +136,10 @@ class Settler:
     async def _settle(self, batch: Sequence[Settled]) -> None:
         async with self._db.begin() as tx:
             settled = await settlements.settle(tx, batch)
-            await _disable(tx, {item.claimed.subscriber for item in batch if item.answer and item.answer.disable})
+            gone = [
+                item.claimed for item in batch if item.answer and item.answer.disable and item.claimed.row in settled
+            ]
+            await _disable(tx, {claimed.subscriber: claimed.revision for claimed in gone})
         ended = [item for item in batch if item.settlement.state is not DeliveryState.PENDING]
         self._touched |= {item.claimed.run_id for item in ended if item.claimed.run_id}
         self._tell([_told(item, late=item.claimed.row not in settled) for item in batch])
@@ -149,10 +159,10 @@ class Settler:
             self._touched |= touched
 
 
-async def _disable(tx: Tx, gone: set[SubscriberRow]) -> None:
+async def _disable(tx: Tx, gone: Mapping[SubscriberRow, int]) -> None:
     if not gone:
         return
-    for slug in await lanes.disable(tx, sorted(gone), GONE_REASON):
+    for slug in await lanes.disable(tx, gone, GONE_REASON):
         await audit.write(
             tx, actor="tocsin", action="subscriber.disabled", object=f"subscriber:{slug}", reason=GONE_REASON
         )

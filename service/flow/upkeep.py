@@ -65,3 +65,12 @@ async def disable_failing(db: Database) -> bool:
     for slug in slugs:
         log.warning("subscriber.disabled", subscriber=slug, reason=FAILING_REASON)
     return False
+
+
+async def mend_lanes(db: Database) -> bool:
+    """Look again at lanes that rest although something in them is due, whatever it was that let them fall asleep."""
+    async with db.begin() as tx:
+        woken = await lanes.rouse(tx)
+    if woken:
+        log.warning("lanes.roused", lanes=woken)
+    return False

@@ -20,11 +20,21 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
+TIDYING = (
+    upkeep.note_settled,
+    upkeep.purge_idempotency,
+    upkeep.cancel_deleted,
+    upkeep.expire_overdue,
+    upkeep.disable_failing,
+    upkeep.mend_lanes,
+)
+BROKEN_SECONDS = 1.0
+
 GATHER_SECONDS = 0.02
 """A worker that has just claimed claims again after this, or when a quarter of its requests have landed."""
 GC_THRESHOLD = 50_000
 """New objects between two looks for cycles, of which deliveries make none; CPython looks every 700."""
-TIDY_SECONDS = 10.0
+TIDY_SECONDS = 5.0
 """The pace of upkeep that nobody waits for."""
 
 
@@ -46,28 +56,33 @@ class Worker:
         gc.set_threshold(GC_THRESHOLD)
         published = partial(upkeep.fan_out_published, self._db, self._doorbell)
         async with asyncio.TaskGroup() as group:
+            settling = group.create_task(self._dispatcher.settler.run())
             beside = [
                 group.create_task(self._doorbell.listen()),
-                group.create_task(self._dispatcher.settler.run()),
-                group.create_task(self._repeat(self._discovery.once, POLL_SECONDS)),
-                group.create_task(self._repeat(published, POLL_SECONDS)),
-                group.create_task(self._repeat(partial(upkeep.note_settled, self._db), TIDY_SECONDS)),
-                group.create_task(self._repeat(partial(upkeep.purge_idempotency, self._db), TIDY_SECONDS)),
-                group.create_task(self._repeat(partial(upkeep.cancel_deleted, self._db), TIDY_SECONDS)),
-                group.create_task(self._repeat(partial(upkeep.expire_overdue, self._db), POLL_SECONDS)),
-                group.create_task(self._repeat(partial(upkeep.disable_failing, self._db), TIDY_SECONDS)),
+                group.create_task(self._repeat(self._discovery.once, POLL_SECONDS, stop)),
+                group.create_task(self._repeat(published, POLL_SECONDS, stop)),
+                *(group.create_task(self._tidy(once, stop)) for once in TIDYING),
             ]
             await self._dispatch(stop)
             for task in beside:
                 task.cancel()
-        await self._dispatcher.drain()
+            await self._dispatcher.land()  # what lands meanwhile is still settled, so that its lanes have room
+            settling.cancel()
+        await self._dispatcher.settle_the_rest()
 
-    async def _repeat(self, once: Callable[[], Awaitable[bool]], rest_seconds: float) -> None:
+    async def _repeat(self, once: Callable[[], Awaitable[bool]], rest_seconds: float, stop: asyncio.Event) -> None:
         """Call `once` as long as it finds something; then rest until rung."""
         async with self._doorbell.bell() as bell:
-            while True:
+            while not stop.is_set():
                 if not await self._reachable(once, default=False):
                     await bell.wait(rest_seconds)
+
+    async def _tidy(self, once: Callable[[Database], Awaitable[bool]], stop: asyncio.Event) -> None:
+        """The same at a slow pace, for what no bell is rung for."""
+        unrung = Bell()
+        while not stop.is_set():
+            if not await self._reachable(partial(once, self._db), default=False):
+                await unrung.wait(TIDY_SECONDS)
 
     async def _gather(self, bell: Bell) -> None:
         """Let enough requests land for the next claim to be a batch; the settler rings with every one of its own."""
@@ -84,6 +99,11 @@ class Worker:
             if not self._away:
                 log.warning("database.away", detail=error.detail)
             self._away = True
+            return default
+        except Exception:
+            # Nothing that goes wrong once may end the worker: what is left behind lapses, and is tried again.
+            log.exception("worker.broken")
+            await asyncio.sleep(BROKEN_SECONDS)
             return default
         if self._away:
             log.info("database.back")

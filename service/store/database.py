@@ -14,8 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from service.domain.errors import Contended, Unavailable
 
-_LOST = ("08", "57P01", "57P02", "57P03", "53300", "25006", "58")
-"""SQLSTATE prefixes that say "not now": connection lost, shutting down, too many connections, read-only replica."""
+_LOST = ("08", "57", "53", "25006", "25P03", "58")
+"""SQLSTATE prefixes that say "not now": connection lost, shutting down, cancelled, out of something, read-only."""
+
+_REFUSED = ("22", "23")
+"""SQLSTATE classes of a value that the database will never take."""
 
 CHANNEL = "tocsin"
 """The NOTIFY channel of the doorbell; it carries no payload."""
@@ -94,9 +97,14 @@ class Database:
     async def _transaction(self) -> AsyncIterator[Tx]:
         async with self._connected() as conn:
             try:
-                async with conn.begin():
-                    yield Tx(conn, await self._began(conn))
-            except (DBAPIError, OSError, TimeoutError) as error:
+                transaction = await conn.begin()
+                yield Tx(conn, await self._began(conn))
+                await transaction.commit()
+            except BaseException as error:
+                # A connection that fell silent, or is tied to a server that no longer writes, is of no more use; and
+                # asking it to roll back might wait for ever.
+                if is_lost(error) or not isinstance(error, Exception):
+                    await asyncio.shield(conn.invalidate())
                 if is_contended(error):
                     raise Contended from error
                 if is_lost(error):
@@ -152,8 +160,10 @@ class Database:
                 await driver.add_listener(CHANNEL, notified)  # type: ignore[union-attr]
                 while True:
                     await asyncio.sleep(keepalive_seconds)
-                    await conn.execute(text("SELECT 1"))
-            except (SQLAlchemyError, OSError, TimeoutError) as error:
+                    async with asyncio.timeout(keepalive_seconds):
+                        await conn.execute(text("SELECT 1"))
+            except Exception as error:  # of the driver itself, too
+                await asyncio.shield(conn.invalidate())
                 raise Unavailable from error
 
     async def close(self) -> None:
@@ -181,6 +191,12 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return sqlstate(error).startswith(_LOST)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the database, or its driver, will not take a value, however often it is offered."""
+    cause = getattr(getattr(error, "orig", None), "__cause__", None)
+    return isinstance(cause, ValueError) or sqlstate(error).startswith(_REFUSED)
 
 
 def is_contended(error: BaseException) -> bool:

@@ -89,7 +89,7 @@ _CLAIM = text(f"""
         UPDATE tocsin.deliveries d
            SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
                lease_seq = d.lease_seq + 1, next_attempt_at = least(d.next_attempt_at, now())
-          FROM picked p JOIN room r USING (subscriber) WHERE d.row = p.row
+          FROM room r WHERE d.row = ANY (ARRAY(SELECT row FROM picked)) AND r.subscriber = d.subscriber
         RETURNING d.row, d.event_id, d.subscriber, r.revision, r.origin, d.run_id, d.generation, d.attempt_count,
                   d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
                   d.order_key),
@@ -211,7 +211,7 @@ _LAPSE = text("""
        SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
            lease_seq = d.lease_seq + 1
       FROM held h JOIN tocsin.subscribers s ON s.row = h.subscriber JOIN tocsin.lanes l USING (subscriber)
-     WHERE d.row = h.row AND h.lease_expires_at < now()
+     WHERE d.row = ANY (ARRAY(SELECT row FROM held)) AND d.row = h.row AND h.lease_expires_at < now()
     RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
               d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
               d.order_key,

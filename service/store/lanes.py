@@ -1,6 +1,6 @@
 """Lanes: one hot row a subscriber, which says when and how much may be claimed from it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Double, bindparam, text
@@ -53,15 +53,21 @@ async def set_state(tx: Tx, subscriber: SubscriberRow, state: SubscriberState, r
 
 
 _DISABLE = text("""
-    UPDATE tocsin.lanes l SET state = 'disabled', state_reason = :reason FROM tocsin.subscribers s
-     WHERE l.subscriber = ANY(:subscribers) AND l.state <> 'disabled' AND s.row = l.subscriber
+    UPDATE tocsin.lanes l SET state = 'disabled', state_reason = :reason
+      FROM unnest(:subscribers, :revisions) AS t (subscriber, revision)
+      JOIN tocsin.subscribers s ON s.row = t.subscriber AND s.revision = t.revision
+     WHERE l.subscriber = t.subscriber AND l.state <> 'disabled'
     RETURNING s.id
-""").bindparams(bindparam("subscribers", type_=Flat("integer")))
+""").bindparams(bindparam("subscribers", type_=Flat("integer")), bindparam("revisions", type_=Flat("integer")))
 
 
-async def disable(tx: Tx, subscribers: Sequence[SubscriberRow], reason: str) -> list[str]:
-    """Disable lanes on a receiver's word; returns the slugs of the ones that were not disabled before."""
-    rows = await tx.conn.execute(_DISABLE, {"subscribers": list(subscribers), "reason": reason})
+async def disable(tx: Tx, revisions: Mapping[SubscriberRow, int], reason: str) -> list[str]:
+    """Disable lanes on a receiver's word; returns the slugs of the ones that were not disabled before.
+
+    The word counts only for the revision of the subscriber that it was said to: it may have another URL by now.
+    """
+    values = {"subscribers": list(revisions), "revisions": list(revisions.values()), "reason": reason}
+    rows = await tx.conn.execute(_DISABLE, values)
     return [row.id for row in rows]
 
 
@@ -101,6 +107,7 @@ _WAKE = text(f"""
     UPDATE tocsin.lanes l
        SET leased = l.leased - h.released, leased_late = l.leased_late - h.released_late,
            next_due_at = least(l.next_due_at, clock_timestamp()),
+           lapse_at = CASE WHEN l.leased <= h.released THEN 'infinity' ELSE l.lapse_at END,
            throttled_until = greatest(l.throttled_until, clock_timestamp() + make_interval(secs => h.throttle)),
            failures = h.failures,
            failing_since = CASE WHEN h.failed = 0 THEN CASE WHEN h.alive THEN NULL ELSE l.failing_since END
@@ -166,6 +173,20 @@ async def wake(tx: Tx, wakes: Mapping[SubscriberRow, Wake]) -> None:
             "draws": [wake.draw for wake in values],
         },
     )
+
+
+_ROUSE = text("""
+    UPDATE tocsin.lanes l SET next_due_at = now()
+     WHERE l.state = 'active' AND l.next_due_at > now() AND l.leased = 0
+       AND EXISTS (SELECT FROM tocsin.deliveries d
+                    WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND d.lease_owner IS NULL
+                      AND d.next_attempt_at <= now() - interval '5 seconds')
+""")
+
+
+async def rouse(tx: Tx) -> int:
+    """Make lanes due that are not although a delivery of theirs has been for seconds; returns how many there were."""
+    return (await tx.conn.execute(_ROUSE)).rowcount
 
 
 _NEXT = text("""

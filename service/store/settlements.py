@@ -68,7 +68,8 @@ _SETTLE = text(f"""
                finished_at = CASE WHEN g.state <> 'pending' THEN clock_timestamp() END,
                lease_owner = NULL, leased_at = NULL, lease_expires_at = NULL
           FROM given g
-         WHERE d.row = g.row AND d.lease_seq = g.seq AND d.lease_owner IS NOT NULL AND d.finished_at IS NULL
+         WHERE d.row = ANY (:rows) AND d.row = g.row AND d.lease_seq = g.seq AND d.lease_owner IS NOT NULL
+           AND d.finished_at IS NULL
         RETURNING d.row),
     evidence AS (
         INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, late, status, detail,

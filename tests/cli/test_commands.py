@@ -128,6 +128,7 @@ async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live)
     assert "TOCSIN_EGRESS_ALLOW" in addresses["detail"]
     no_secret = await tocsin(live, "doctor", "--json", SHIPMENTS_TICK_SECRET="short")
     assert [each["check"] for each in no_secret.json if each["status"] == "fail"] == ["jobs"]
+    assert "this machine" in next(each["detail"] for each in healthy.json if each["check"] == "egress")
     wide = await tocsin(live, "doctor", "--json", TOCSIN_EGRESS_ALLOW="0.0.0.0/0")
     assert "wide" in next(each["detail"] for each in wide.json if each["check"] == "egress")
 

@@ -138,7 +138,7 @@ async def test_a_paused_subscriber_shows_the_reason_until_it_is_resumed(scene: S
 async def test_a_disabled_subscriber_is_enabled_by_resume_and_not_downgraded_by_pause(scene: Scene) -> None:
     created = await put(scene)
     async with scene.db.begin() as tx:
-        await lanes.disable(tx, [created.record.row], "410 Gone")
+        await lanes.disable(tx, {created.record.row: created.record.revision}, "410 Gone")
     with pytest.raises(Conflict, match="disabled"):
         await pause(scene)
     assert await resume(scene) is SubscriberState.ACTIVE

@@ -1,0 +1,14 @@
+"""How much of a lease an attempt may use: one rule for those who accept a timeout and those who start an attempt."""
+
+
+def longest_attempt(lease_seconds: float) -> float:
+    """The longest `timeoutSeconds`, in seconds, that fits a lease: the rest is for starting and for settling."""
+    return lease_seconds - min(10.0, lease_seconds / 4)
+
+
+def latest_end(lease_seconds: float) -> float:
+    """How long after its claim, in seconds, an attempt must have ended at the latest, so that it can still be settled.
+
+    It lies halfway between the longest attempt and the lease's end, so that the longest attempt has time to start.
+    """
+    return lease_seconds - min(5.0, lease_seconds / 8)
