@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 _SHORTEST_SECRET = 16
 _DAY = 86_400
 
-_OF_THE_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}API_KEY"}
+_OF_THE_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}API_KEY", f"{PREFIX}DEMO_EXIT"}
 _REFERENCE = re.compile(rf"\benv:({PREFIX}\w+)")
 _SERVICE_LINK = re.compile(rf"{PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
 

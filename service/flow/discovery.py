@@ -69,7 +69,7 @@ class Discovery:
             log.exception("run.broken", run=str(run.id), job=run.job)
             await self._fail(run, f"the source failed with {type(error).__name__}; the worker's log has the details")
         except BaseException as error:
-            if not _is_stopping():
+            if isinstance(error, asyncio.CancelledError) and not _is_stopping():
                 await self._fail(run, f"the source ended with {type(error).__name__}")
                 return
             with contextlib.suppress(Unavailable):  # the lease ends by itself

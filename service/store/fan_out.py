@@ -15,9 +15,11 @@ MAX_ROWS = 20_000
 
 _LIVE_SUBSCRIBERS = text("SELECT count(*) FROM tocsin.subscribers WHERE deleted_at IS NULL")
 
-# One event's subscribers are fixed by the snapshot of the statement that fans it out; an event with more of them than
-# fit one transaction remembers how far it came (`fan_out_after`) and goes on in the next. Deliveries that may have a
-# predecessor are made parked; `chains.promote` lets go of the heads behind the lanes' locks.
+# No pair is met twice: an event is locked while it is fanned out, and goes on behind the last subscriber that it has;
+# the unique constraint watches over that. One event's subscribers are fixed by the snapshot of the statement that fans it
+# out; an event with more of them than fit one transaction remembers how far it came (`fan_out_after`) and goes on in the
+# next. Deliveries that may have a predecessor are made parked; `chains.promote` lets go of the heads behind the lanes'
+# locks.
 _FAN_OUT = """
     WITH batch AS MATERIALIZED (
         SELECT id, run_id, tenant_id, subject, topics, fan_out_after FROM tocsin.events
@@ -38,8 +40,7 @@ _FAN_OUT = """
         INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, deadline_at, order_key, next_attempt_at)
         SELECT id, row, run_id, now() + deadline, order_key,
                CASE WHEN order_key IS NULL THEN now() ELSE 'infinity' END
-          FROM pair ORDER BY id, row
-        ON CONFLICT (event_id, subscriber) DO NOTHING),
+          FROM pair ORDER BY id, row),
     marked AS (
         UPDATE tocsin.events e
            SET fan_out_after = coalesce(p.last, e.fan_out_after),

@@ -104,7 +104,7 @@ _HEADERS = (
     ("webhook-timestamp", "Unix seconds of this attempt.", "1796004003"),
     ("webhook-signature", "`v1,<base64>` for each valid secret, with a space between.", "v1,g0hM9SsE+OTPJTGt/tmI…"),
     ("idempotency-key", "The same as webhook-id.", "019ad3c4-…:billing"),
-    ("tocsin-generation", "1 at first; each replay opens the next.", "1"),
+    ("tocsin-generation", "1 in this release; a later one counts replays with it.", "1"),
     ("tocsin-attempt", "Which attempt of the generation this is, from 1.", "1"),
     ("tocsin-run", "The run that found the event, where there is one.", "019ad3c4-7c00-7d3e-9b1a-2f6f1f6f0a11"),
     ("traceparent", "W3C trace context.", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),

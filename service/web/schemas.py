@@ -178,7 +178,7 @@ class DeliveryInFull(Delivery):
     """A delivery with its evidence."""
 
     attempts: list[Attempt] = Field(description="Oldest first; the newest thousand.")
-    replays: list[Any] = Field(description="The replays that opened later generations.", examples=[[]])
+    replays: list[Any] = Field(description="Empty in this release: nothing can be replayed yet.", examples=[[]])
 
 
 class Health(Out):

@@ -189,7 +189,7 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
 
 ROOM = {
     # A claim passes over what is leased in each of its 50 lanes, looks once for what comes next, and updates.
-    "claim": 5 * BATCH,
+    "claim": 5 * BATCH + 2 * 250,
     "settle": 2 * BATCH,
     "lapse": 6 * BATCH,
     "promote": 10,
