@@ -16,10 +16,10 @@ MAX_ROWS = 20_000
 _LIVE_SUBSCRIBERS = text("SELECT count(*) FROM tocsin.subscribers WHERE deleted_at IS NULL")
 
 # No pair is met twice: an event is locked while it is fanned out, and goes on behind the last subscriber that it has;
-# the unique constraint watches over that. One event's subscribers are fixed by the snapshot of the statement that fans it
-# out; an event with more of them than fit one transaction remembers how far it came (`fan_out_after`) and goes on in the
-# next. Deliveries that may have a predecessor are made parked; `chains.promote` lets go of the heads behind the lanes'
-# locks.
+# the unique constraint watches over that. One event's subscribers are fixed by the snapshot of the statement that fans
+# it out; an event with more of them than fit one transaction remembers how far it came (`fan_out_after`) and goes on in
+# the next. Deliveries that may have a predecessor are made parked; `chains.promote` lets go of the heads behind the
+# lanes' locks.
 _FAN_OUT = """
     WITH batch AS MATERIALIZED (
         SELECT id, run_id, tenant_id, subject, topics, fan_out_after FROM tocsin.events
