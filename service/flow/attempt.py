@@ -118,8 +118,8 @@ class Attempts:
         decision = retry.settle(answer, policy, budget, self._draw())
         slug = item.destination.slug if item.destination else None
         if claimed.lapsed:
-            return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at, slug)
-        return Settled(claimed, decision, answer, self._worker, started, slug)
+            return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at, slug=slug)
+        return Settled(claimed, decision, answer, self._worker, started, slug=slug)
 
     def _untried(self, claimed: Claimed, clock: Clock, state: DeliveryState, reason: str | None = None) -> Settled:
         return Settled(claimed, Settlement(state, counted=False, reason=reason), None, self._worker, clock.now())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import structlog
@@ -120,7 +120,7 @@ class Dispatcher:
                 going = ended.settlement.state is DeliveryState.DELIVERED and not self._draining
             else:
                 ended = self._attempts.put_back(item.claimed, clock)
-            self.settler.put(ended)
+            self.settler.put(ended if item is chain[-1] else replace(ended, last=False))
 
     async def seconds_to_next(self) -> float:
         """How long this worker may rest unless it is rung: until some lane has something due, at most a poll."""

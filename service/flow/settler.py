@@ -18,8 +18,8 @@ from service.store.settlements import Settled
 log = structlog.get_logger()
 
 BATCH = 500
-FEW = 64
-LINGER_SECONDS = 0.004
+FEW = 128
+LINGER_SECONDS = 0.008
 """Few results wait this long for more of them, so that load makes batches; nobody waits for their being written."""
 RETRY_SECONDS = 1.0
 """How long to wait before writing again when the database is away; the results wait in memory."""
@@ -48,7 +48,7 @@ class Settler:
         self._touched: set[RunId] = set()
         self._runs_due = 0.0
         self.flushed: Callable[[], None] = lambda: None
-        """Called after each batch, since it has freed room in lanes: the worker hangs its bell here."""
+        """Called after each batch that has freed room in lanes: the worker hangs its bell here."""
         self._waiting: deque[Settled] = deque()
         self._arrived = asyncio.Event()
 
@@ -96,7 +96,8 @@ class Settler:
                 self._waiting.extendleft(reversed(batch))
                 raise
             else:
-                self.flushed()
+                if any(item.last for item in batch):
+                    self.flushed()
 
     def _next_batch(self) -> list[Settled]:
         """The oldest results, each delivery once: a second one of the same delivery waits for the next batch."""

@@ -41,7 +41,7 @@ _CLAIM = text(f"""
                CASE WHEN l.ordering = 'strict' AND l.failures < {FAILURES_TO_OPEN} AND s.idempotent
                     THEN :chain END AS chain,
                greatest(:share - coalesce(o.flights, 0), 0) AS share,
-               s.revision, l.origin, greatest(:share - coalesce(g.flights, 0), 0) AS origin_share
+               l.origin, greatest(:share - coalesce(g.flights, 0), 0) AS origin_share
           FROM unnest(:lanes) WITH ORDINALITY AS t (subscriber, turn)
           JOIN tocsin.lanes l USING (subscriber)
           JOIN tocsin.subscribers s ON s.row = l.subscriber
@@ -89,8 +89,9 @@ _CLAIM = text(f"""
         UPDATE tocsin.deliveries d
            SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
                lease_seq = d.lease_seq + 1, next_attempt_at = least(d.next_attempt_at, now())
-          FROM room r WHERE d.row = ANY (ARRAY(SELECT row FROM picked)) AND r.subscriber = d.subscriber
-        RETURNING d.row, d.event_id, d.subscriber, r.revision, r.origin, d.run_id, d.generation, d.attempt_count,
+          FROM tocsin.subscribers s JOIN tocsin.lanes l ON l.subscriber = s.row
+         WHERE d.row = ANY (ARRAY(SELECT row FROM picked)) AND s.row = d.subscriber
+        RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
                   d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
                   d.order_key),
     tally AS MATERIALIZED (

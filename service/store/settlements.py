@@ -29,6 +29,8 @@ class Settled:
     answer: Answer | None
     worker: str
     started_at: datetime
+    last: bool = True
+    """Whether its worker is through with the chain; behind it there is room in the lane again."""
     slug: str | None = None
     """The subscriber's id, for the log; None where the subscriber could not be read."""
 
@@ -68,8 +70,7 @@ _SETTLE = text(f"""
                finished_at = CASE WHEN g.state <> 'pending' THEN clock_timestamp() END,
                lease_owner = NULL, leased_at = NULL, lease_expires_at = NULL
           FROM given g
-         WHERE d.row = ANY (:rows) AND d.row = g.row AND d.lease_seq = g.seq AND d.lease_owner IS NOT NULL
-           AND d.finished_at IS NULL
+         WHERE d.row = g.row AND d.lease_seq = g.seq AND d.lease_owner IS NOT NULL AND d.finished_at IS NULL
         RETURNING d.row),
     evidence AS (
         INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, late, status, detail,
