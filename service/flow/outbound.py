@@ -13,7 +13,7 @@ from service.store.vault import Vault
 DESTINATION_SECONDS = 15.0
 """A cached destination is read again after this, so that a secret whose rotation grace ended stops signing."""
 
-BODIES_BYTES = 32 * 1024 * 1024
+BODIES_BYTES = 16 * 1024 * 1024
 """Bodies kept in memory at most: a wide fan-out sends one body to many, a deep backlog must not fill the process."""
 
 

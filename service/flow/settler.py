@@ -1,6 +1,7 @@
 """The settler: collects ended attempts and writes them in batches, as long as it takes."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
@@ -21,6 +22,8 @@ BATCH = 500
 FEW = 128
 LINGER_SECONDS = 0.008
 """Few results wait this long for more of them, so that load makes batches; nobody waits for their being written."""
+CHAIN_SECONDS = 0.05
+"""How long the results inside of a chain wait for those behind them: its lane has no room before its end."""
 RETRY_SECONDS = 1.0
 """How long to wait before writing again when the database is away; the results wait in memory."""
 
@@ -51,11 +54,14 @@ class Settler:
         """Called after each batch that has freed room in lanes: the worker hangs its bell here."""
         self._waiting: deque[Settled] = deque()
         self._arrived = asyncio.Event()
+        self._awaited = asyncio.Event()
 
     def put(self, ended: Settled) -> None:
         """Hand over an ended attempt; never waits."""
         self._waiting.append(ended)
         self._arrived.set()
+        if ended.last:
+            self._awaited.set()
 
     @property
     def backlog(self) -> int:
@@ -66,8 +72,7 @@ class Settler:
         """Write batches as attempts end, until cancelled; while one is written, the next gathers."""
         while True:
             await self._some_arrived()
-            if len(self._waiting) < FEW:
-                await asyncio.sleep(LINGER_SECONDS)
+            await self._gather()
             self._arrived.clear()
             await self.flush()
 
@@ -79,6 +84,15 @@ class Settler:
                     await self._arrived.wait()
             except TimeoutError:
                 await self._note_runs()
+
+    async def _gather(self) -> None:
+        """Let few results become more: briefly where room in a lane waits for them, longer inside of chains."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHAIN_SECONDS):
+                await self._awaited.wait()
+        self._awaited.clear()
+        if len(self._waiting) < FEW:
+            await asyncio.sleep(LINGER_SECONDS)
 
     async def flush(self) -> None:
         """Write everything that waits now. Survives a database that is away; loses nothing."""
