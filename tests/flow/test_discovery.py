@@ -1,12 +1,14 @@
 """What discovery promises: nothing missing, nothing doubled, and a clear end where the source cannot be read."""
 
+import asyncio
 import json
 from datetime import timedelta
 
 import pytest
 
+from service.domain.errors import DiscoveryFailed
 from service.domain.job import JobConfig
-from service.domain.model import RunState
+from service.domain.model import Found, RunState
 from service.flow import control
 from service.store import fan_out
 from service.store.database import Database
@@ -236,3 +238,42 @@ async def test_the_runs_of_a_paused_job_are_held_and_start_oldest_first_when_it_
     await discovery.once()
     assert (await scene.run(older)).state is RunState.COMPLETED
     assert (await scene.run(later)).state is RunState.CLAIMED
+
+
+class _Misbehaving:
+    """A source of somebody's own that does what it should not."""
+
+    def __init__(self, what: object) -> None:
+        self._what = what
+
+    async def discover(self, tx: object, run: object, limit: int) -> object:  # noqa: ARG002 - the protocol's shape
+        if isinstance(self._what, BaseException):
+            raise self._what
+        return self._what
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (asyncio.CancelledError(), "ended with CancelledError"),
+        (FileNotFoundError("secret.txt"), "failed with FileNotFoundError"),
+        (DiscoveryFailed("bad\x00text " + "x" * 5_000), "bad"),
+        (ValueError("oops"), "failed with ValueError"),
+        (None, "returned no list"),
+        ([Found(type="no good", subject="s", version=1, data="{}")], "event type is missing or malformed"),
+        ([Found(type="a.b", subject="s", version=1, data="this is not json")], "not JSON"),
+    ],
+    ids=["cancelled", "oserror", "text", "error", "none", "type", "data"],
+)
+async def test_a_source_that_misbehaves_fails_its_run_and_nothing_else(
+    database: Database, what: object, reason: str
+) -> None:
+    scene, job = Scene(database), shipments_job()
+    run = await scene.tick(job)
+    discovery = scene.discovery(job)
+    object.__setattr__(discovery, "sources", {job.name: _Misbehaving(what)})
+    assert await discovery.once()
+    view = await scene.run(run)
+    assert view.state is RunState.FAILED
+    assert reason in (view.error or "")
+    assert len(view.error or "") <= 1_000

@@ -244,3 +244,30 @@ async def test_an_unreadable_secret_holds_the_lane_and_counts_no_attempt(databas
         scene.vault = right
         await scene.drain(scene.dispatcher())
         assert len(receiver.requests) == 20
+
+
+async def test_a_410_of_a_url_that_was_changed_meanwhile_disables_nobody(database: Database) -> None:
+    scene = Scene(database)
+    release = asyncio.Event()
+    async with Receiver(then=answer(410, hold=release)) as receiver:
+        await scene.subscriber("moved", receiver.url)
+        await _events(scene, 1)
+        sending = asyncio.create_task(scene.dispatcher().once())
+        await eventually(lambda: receiver.inflight == 1)
+        await scene.execute("UPDATE tocsin.subscribers SET revision = revision + 1")
+        release.set()
+        await sending
+    assert await _state(scene, "moved") == "active"
+
+
+async def test_a_lane_that_fell_asleep_over_due_work_is_roused(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver() as receiver:
+        await scene.subscriber("asleep", receiver.url)
+        await _events(scene, 1)
+        await scene.execute("UPDATE tocsin.lanes SET next_due_at = 'infinity'")
+        await scene.execute("UPDATE tocsin.deliveries SET next_attempt_at = now() - interval '1 minute'")
+        dispatcher = scene.dispatcher()
+        assert await dispatcher.once() == 0
+        await upkeep.mend_lanes(database)
+        assert await dispatcher.once() == 1
