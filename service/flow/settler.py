@@ -12,7 +12,8 @@ import structlog
 from service.domain.errors import Unavailable
 from service.domain.identifiers import delivery_id
 from service.domain.model import DeliveryRow, DeliveryState, RunId, SubscriberRow
-from service.store import audit, lanes, runs, settlements
+from service.flow import disabling
+from service.store import lanes, runs, settlements
 from service.store.database import Database, Tx, is_refused
 from service.store.settlements import Settled
 
@@ -104,9 +105,8 @@ class Settler:
                 self._waiting.extendleft(reversed(batch))
                 log.warning("settle.waiting", attempts=len(self._waiting))
                 await asyncio.sleep(RETRY_SECONDS)
-            except (
-                BaseException
-            ):  # cancelled: whoever flushes next writes it, perhaps a second time, which adds nothing
+            except BaseException:
+                # Cancelled: whoever flushes next writes it, perhaps a second time, which adds nothing.
                 self._waiting.extendleft(reversed(batch))
                 raise
             else:
@@ -175,13 +175,8 @@ class Settler:
 
 
 async def _disable(tx: Tx, gone: Mapping[SubscriberRow, int]) -> None:
-    if not gone:
-        return
-    for slug in await lanes.disable(tx, gone, GONE_REASON):
-        await audit.write(
-            tx, actor="tocsin", action="subscriber.disabled", object=f"subscriber:{slug}", reason=GONE_REASON
-        )
-        log.warning("subscriber.disabled", subscriber=slug, reason=GONE_REASON)
+    if gone:
+        await disabling.note(tx, await lanes.disable(tx, gone, GONE_REASON), GONE_REASON)
 
 
 def _told(item: Settled, *, late: bool) -> dict[str, object]:

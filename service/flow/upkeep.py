@@ -3,9 +3,10 @@
 import structlog
 
 from service.domain.breaker import DISABLE_AFTER_SECONDS
+from service.flow import disabling
 from service.flow.control_subscribers import sweep_deleted
 from service.flow.doorbell import Doorbell
-from service.store import audit, endings, idempotency, lanes, runs
+from service.store import endings, idempotency, lanes, runs
 from service.store.database import Database
 from service.store.fan_out import fan_out
 
@@ -58,12 +59,7 @@ async def disable_failing(db: Database) -> bool:
     """Disable subscribers that have failed for five days without one success: held, not lost."""
     async with db.begin() as tx:
         slugs = await lanes.disable_failing(tx, seconds=DISABLE_AFTER_SECONDS, reason=FAILING_REASON)
-        for slug in slugs:
-            await audit.write(
-                tx, actor="tocsin", action="subscriber.disabled", object=f"subscriber:{slug}", reason=FAILING_REASON
-            )
-    for slug in slugs:
-        log.warning("subscriber.disabled", subscriber=slug, reason=FAILING_REASON)
+        await disabling.note(tx, slugs, FAILING_REASON)
     return False
 
 
