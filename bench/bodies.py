@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime
-from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
@@ -23,4 +22,4 @@ def event(number: int, type_: str = MEASURED) -> NewEvent:
 
 def _composed(number: int, type_: str, data: dict[str, str]) -> NewEvent:
     found = Found(type_, f"shipment-{number}", 1, json.dumps(data, separators=(",", ":")))
-    return compose(found, EventId(UUID(bytes=uuid7().bytes)), datetime.now(UTC))
+    return compose(found, EventId(uuid7()), datetime.now(UTC))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import text
 from uuid_utils.compat import uuid7
@@ -58,7 +57,7 @@ class House:
 
     async def discovered(self, count: int, type_: str = bodies.MEASURED) -> RunId:
         """A run whose events were found and are not fanned out yet."""
-        run = RunId(UUID(bytes=uuid7().bytes))
+        run = RunId(uuid7())
         async with self.db.begin() as tx:
             await runs.claim(tx, id=run, job="bench", run_id=str(run), cutoff=tx.now, source=RunSource.OPERATOR)
             await runs.lease(tx, jobs=["bench"], worker="bench", seconds=_LEASE_SECONDS)

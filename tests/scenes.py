@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import text
 from uuid_utils.compat import uuid7
@@ -134,7 +133,7 @@ class Scene:
         """Store an event and fan it out to the subscribers there are."""
         found = Found(type=type_, subject=subject, version=version, data='{"n":1.0}')
         async with self.db.begin() as tx:
-            event = compose(found, EventId(UUID(bytes=uuid7().bytes)), tx.now)
+            event = compose(found, EventId(uuid7()), tx.now)
             await events.add(tx, [event])
             while (await fan_out(tx, None)).events:
                 pass

@@ -4,7 +4,6 @@ import base64
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
-from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
@@ -105,7 +104,7 @@ async def create_key(db: Database, *, name: str, scope: Scope, actor: str) -> Ne
         raise Invalid(Problem("/name", "is reserved: the audit trail uses it for something else"))
     key = KEY_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).rstrip(b"=").decode()
     async with db.begin() as tx:
-        record = await keys.add(tx, id=UUID(bytes=uuid7().bytes), name=name, scope=scope, key_hash=keys.digest(key))
+        record = await keys.add(tx, id=uuid7(), name=name, scope=scope, key_hash=keys.digest(key))
         if record is None:
             raise Conflict("A live API key has this name already; revoke it first or choose another name.")
         detail = {"scope": scope.value}

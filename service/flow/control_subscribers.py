@@ -5,7 +5,6 @@ import json
 import re
 import secrets
 from dataclasses import asdict, dataclass, field
-from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
@@ -257,7 +256,7 @@ async def _test_event(tx: Tx, wanted: Wanted) -> EventId:
     data = json.dumps({"subscriberId": wanted.id, "message": "A test of this subscriber; nothing happened."})
     while True:
         found = Found(TEST_TYPE, wanted.id, version, data, wanted.tenant_id)
-        [stored] = await events.add(tx, [compose(found, EventId(UUID(bytes=uuid7().bytes)), tx.now)])
+        [stored] = await events.add(tx, [compose(found, EventId(uuid7()), tx.now)])
         if stored.added:
             return stored.id
         version += 1

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -172,7 +171,7 @@ async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
 
 
 def _new_id() -> EventId:
-    return EventId(UUID(bytes=uuid7().bytes))
+    return EventId(uuid7())
 
 
 def _is_stopping() -> bool:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
@@ -49,7 +48,7 @@ async def accept(
         Unavailable: the database is away; nothing was written.
 
     """
-    offered = UUID(bytes=uuid7().bytes)
+    offered = uuid7()
     async with db.begin() as tx:
         _check_range(job, cutoff, tx.now)
         if source is not RunSource.OPERATOR:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
@@ -49,7 +48,7 @@ async def publish(db: Database, doorbell: Doorbell, found: Found, due_at: dateti
     if len(found.data.encode()) > MAX_DATA_BYTES:
         raise TooLarge(f"The data is larger than the {MAX_DATA_BYTES} bytes that an event may have.")
     async with db.begin() as tx:
-        event = compose(found, EventId(UUID(bytes=uuid7().bytes)), tx.now)
+        event = compose(found, EventId(uuid7()), tx.now)
         [stored] = await events.add(tx, [event], due_at=due_at)
         if not stored.same_data:
             raise EventConflict
