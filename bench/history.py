@@ -96,6 +96,8 @@ async def _lanes(stage: Stage, house: House, prefix: str, count: int) -> None:
 
 async def _events(house: House, run: RunId, count: int) -> None:
     await house.execute(_EVENTS, run=run, count=count, bytes=BODY_BYTES)
+    # Without statistics of these, their deliveries are sometimes planned as a loop over all pairs.
+    await house.outside("ANALYZE tocsin.events")
 
 
 async def _deliveries(

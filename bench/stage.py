@@ -23,8 +23,9 @@ _BEGAN = monotonic()
 Build = Callable[[House], Awaitable[None]]
 
 TICK_SECRET = "a-tick-secret-of-the-benchmark"  # noqa: S105 - of nobody else
-CONCURRENCY = 256
+CONCURRENCY = 1024
 """Of each worker. What is claimed and what waits to be settled takes room as well, so that fewer are on the wire."""
+CLAIM_BATCH = 500
 _WARM = "warm-"
 _WARM_TYPE = "warm.up"
 _WARM_EVENTS = 100
@@ -126,6 +127,7 @@ class Stage:
             "TOCSIN_EGRESS_ALLOW": LOOPBACK,
             "TOCSIN_LOG_FORMAT": "json",
             "TOCSIN_WORKER_CONCURRENCY": str(CONCURRENCY),
+            "TOCSIN_CLAIM_BATCH": str(CLAIM_BATCH),
             **settings,
         }
 

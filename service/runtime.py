@@ -68,9 +68,9 @@ class Runtime:
             claim_batch=self.settings.claim_batch,
             drain_seconds=self.settings.drain_seconds,
         )
-        quick = self.db.bounded(lock_seconds=HOT_SECONDS / 2, seconds=HOT_SECONDS)
+        quick = self.db.bounded(seconds=HOT_SECONDS)
         longest_page = max((job.statement_timeout_seconds for job in self.jobs.values()), default=0.0)
-        patient = self.db.bounded(lock_seconds=0.0, seconds=longest_page + PAGE_SECONDS)
+        patient = self.db.bounded(seconds=longest_page + PAGE_SECONDS)
         loader = Loader(quick, self.vault)
         attempts = Attempts(self.egress, name, shadow=self.settings.shadow)
         settler = Settler(quick, logs.json_lines) if self.settings.log_format == "json" else Settler(quick)

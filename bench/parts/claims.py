@@ -49,4 +49,4 @@ async def _claimed(house: House) -> float:
 
 def _delivered(tx: Tx, claimed: Claimed) -> Settled:
     decision = Settlement(DeliveryState.DELIVERED, counted=True)
-    return Settled(claimed, decision, Answer(Outcome.DELIVERED, 200, duration_ms=5), _WORKER, tx.now)
+    return Settled(claimed, decision, Answer(Outcome.DELIVERED, 200), _WORKER, tx.now.timestamp(), 5)

@@ -4,14 +4,15 @@ import asyncio
 
 from bench.house import House
 from bench.sizes import Sizes
-from bench.stage import Stage
+from bench.stage import CONCURRENCY, Stage
 
 _OTHERS, _HANGING = "s-", "hanging"
 _TIMEOUT_SECONDS = 5.0
 _HEADSTART_SECONDS = 1.5
 """By then the one that hangs has all the room that it gets, and counts as slow."""
-_CONCURRENCY = 128
-"""Half of the worker's, which is the most that it gives to one lane."""
+_HELD = CONCURRENCY // 2
+"""So many requests hang at once: half of the worker's, which is the most that it gives to one lane."""
+_TYPE = "nobody.answers"
 
 
 async def measure(stage: Stage, sizes: Sizes) -> None:
@@ -23,8 +24,11 @@ async def measure(stage: Stage, sizes: Sizes) -> None:
             url = stage.receiver.url(number)
             await house.subscribe(f"{_OTHERS}{number}", url, timeout_seconds=_TIMEOUT_SECONDS)
         url = stage.receiver.silent_url
-        await house.subscribe(_HANGING, url, timeout_seconds=_TIMEOUT_SECONDS, max_concurrency=_CONCURRENCY)
+        await house.subscribe(
+            _HANGING, url, timeout_seconds=_TIMEOUT_SECONDS, max_concurrency=_HELD, event_types=(_TYPE,)
+        )
         await house.backlog(events)
+        await house.backlog(2 * _HELD, _TYPE)
 
     await stage.template("hundred", build)
     for _ in range(sizes.rounds):

@@ -1,12 +1,8 @@
 """What an attempt's outcome makes of its delivery: a pure function from (attempt, answer, policy, draw)."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from service.domain.model import Answer, DeliveryState, Outcome, Policy, Settlement
-
-UNCOUNTED: Final = frozenset({Outcome.INTERRUPTED, Outcome.INTERNAL, Outcome.SHADOW})
-"""Outcomes that say nothing about the receiver and so use up none of the delivery's attempts."""
 
 MAYBE_RECEIVED: Final = frozenset({Outcome.TIMEOUT, Outcome.DISCONNECTED, Outcome.IN_DOUBT})
 """The request may have been applied although no answer came: only a receiver that deduplicates may see it again."""
@@ -15,20 +11,14 @@ INTERNAL_PAUSE_SECONDS: Final = 5.0
 """How long a delivery waits after a fault of our own, so that a broken worker does not spin on it."""
 
 _FINAL: Final = {
-    Outcome.DELIVERED: DeliveryState.DELIVERED,
-    Outcome.SHADOW: DeliveryState.DELIVERED,
-    Outcome.REJECTED: DeliveryState.REJECTED,
-    Outcome.BLOCKED: DeliveryState.REJECTED,
-}
-_REASONS: Final = {
-    Outcome.SHADOW: "shadow",
-    Outcome.REJECTED: "rejected-by-receiver",
-    Outcome.BLOCKED: "blocked-by-policy",
+    Outcome.DELIVERED: Settlement(DeliveryState.DELIVERED, counted=True),
+    Outcome.SHADOW: Settlement(DeliveryState.DELIVERED, counted=False, reason="shadow"),
+    Outcome.REJECTED: Settlement(DeliveryState.REJECTED, counted=True, reason="rejected-by-receiver"),
+    Outcome.BLOCKED: Settlement(DeliveryState.REJECTED, counted=True, reason="blocked-by-policy"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """What a delivery has left: attempts already counted in this generation, and seconds until its deadline."""
 
     generation_attempts: int
@@ -52,8 +42,8 @@ def settle(answer: Answer, policy: Policy, budget: Budget, draw: float) -> Settl
     `draw` is uniform in [0, 1) and makes the jitter; the same input gives the same settlement.
     """
     outcome = answer.outcome
-    if outcome in _FINAL:
-        return Settlement(_FINAL[outcome], counted=outcome not in UNCOUNTED, reason=_REASONS.get(outcome))
+    if final := _FINAL.get(outcome):
+        return final
     if outcome in MAYBE_RECEIVED and not policy.idempotent:
         return Settlement(DeliveryState.AMBIGUOUS, counted=True, reason=f"{outcome.value}-may-have-been-applied")
     if outcome is Outcome.INTERRUPTED:

@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from time import monotonic
 
 import structlog
@@ -40,7 +39,8 @@ _NO_POLICY = Policy()
 class Clock:
     """The moment of a claim by the database's clock, carried on by the monotonic one; and how long its leases live."""
 
-    claimed_at: datetime
+    claimed_at: float
+    """In seconds since 1970."""
     started: float
     lease_seconds: float
 
@@ -48,9 +48,9 @@ class Clock:
         """Seconds since the claim."""
         return monotonic() - self.started
 
-    def now(self) -> datetime:
-        """The database's time now, without asking it."""
-        return self.claimed_at + timedelta(seconds=self.elapsed())
+    def now(self) -> float:
+        """The database's time now in seconds since 1970, without asking it."""
+        return self.claimed_at + self.elapsed()
 
 
 class Attempts:
@@ -67,7 +67,7 @@ class Attempts:
 
     async def make(self, item: Outbound, clock: Clock) -> Settled:
         """See one delivery through its attempt; also when cancelled, what has to be settled is returned."""
-        started, before = clock.now(), clock.elapsed()
+        before = clock.elapsed()
         if item.claimed.lapsed is None and item.claimed.seconds_left <= before:
             return self._untried(item.claimed, clock, DeliveryState.EXHAUSTED, reason="deadline")
         try:
@@ -77,12 +77,12 @@ class Attempts:
         except Exception as error:
             log.exception("attempt.broken", event_id=str(item.claimed.event_id), subscriber=item.claimed.subscriber)
             answer = Answer(Outcome.INTERNAL, detail=type(error).__name__)
-        return self._settled(item, answer, clock, started)
+        return self._settled(item, answer, clock, before)
 
     def given_back(self, claimed: Claimed, clock: Clock) -> Settled:
         """A delivery that was claimed but cannot be loaded now: due again at once, no attempt counted."""
         answer = Answer(Outcome.INTERRUPTED, detail="the database was lost before the request went out")
-        return self._settled(Outbound(claimed, None, b""), answer, clock, clock.now())
+        return self._settled(Outbound(claimed, None, b""), answer, clock, clock.elapsed())
 
     def put_back(self, claimed: Claimed, clock: Clock) -> Settled:
         """A delivery whose predecessor in the chain was not delivered: it waits again, and was not tried.
@@ -111,15 +111,16 @@ class Attempts:
             return Answer(Outcome.INTERRUPTED, detail="too little of the lease was left to start")
         return await send(self._egress, _request(claimed, to, item.body))
 
-    def _settled(self, item: Outbound, answer: Answer, clock: Clock, started: datetime) -> Settled:
-        claimed = item.claimed
-        budget = retry.Budget(claimed.generation_attempts, claimed.seconds_left - clock.elapsed())
-        policy = item.destination.policy if item.destination else _NO_POLICY
-        decision = retry.settle(answer, policy, budget, self._draw())
-        slug = item.destination.slug if item.destination else None
-        if claimed.lapsed:
+    def _settled(self, item: Outbound, answer: Answer, clock: Clock, before: float) -> Settled:
+        """What came of an attempt that began so many seconds after the claim, and has ended now."""
+        claimed, to, after = item.claimed, item.destination, clock.elapsed()
+        budget = retry.Budget(claimed.generation_attempts, claimed.seconds_left - after)
+        decision = retry.settle(answer, to.policy if to else _NO_POLICY, budget, self._draw())
+        slug = to.slug if to else None
+        if claimed.lapsed is not None:
             return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at, slug=slug)
-        return Settled(claimed, decision, answer, self._worker, started, slug=slug)
+        duration_ms = int((after - before) * 1000)
+        return Settled(claimed, decision, answer, self._worker, clock.claimed_at + before, duration_ms, slug=slug)
 
     def _untried(self, claimed: Claimed, clock: Clock, state: DeliveryState, reason: str | None = None) -> Settled:
         return Settled(claimed, Settlement(state, counted=False, reason=reason), None, self._worker, clock.now())
@@ -134,13 +135,13 @@ def _stopped(to: Destination | None) -> Answer:
 
 def _request(claimed: Claimed, to: Destination, body: bytes) -> Request:
     return Request(
-        url=to.url,
-        webhook_id=delivery_key(claimed.event_id, to.slug),
-        body=body,
-        secrets=to.secrets,
-        headers=to.headers,
-        generation=claimed.generation,
-        attempt=claimed.attempt_count + 1,
-        run_id=str(claimed.run_id) if claimed.run_id else None,
-        timeout_seconds=to.timeout_seconds,
+        to.url,
+        delivery_key(claimed.event_id, to.slug),
+        body,
+        to.secrets,
+        claimed.generation,
+        claimed.attempt_count + 1,
+        to.timeout_seconds,
+        str(claimed.run_id) if claimed.run_id else None,
+        to.headers,
     )

@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 
 import structlog
 
 from service.domain.errors import Unavailable
-from service.domain.model import Claimed, DeliveryState
+from service.domain.model import Claimed, DeliveryRow, DeliveryState
 from service.flow.attempt import Attempts, Clock
 from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
 from service.store import deliveries, lanes
 from service.store.database import Database, Tx
+from service.store.settlements import Settled
 
 log = structlog.get_logger()
 
@@ -51,12 +52,16 @@ class Dispatcher:
         self.settler = settler
         self._worker = worker
         self.limits = limits
-        self._flights: set[asyncio.Task[None]] = set()
+        self._flights: dict[DeliveryRow, asyncio.Task[None]] = {}
+        """Each under the first delivery of its chain."""
         self._slots = Slots(limits.concurrency)
         self._draining = False
-        self.landed = 0
-        """Requests that ended since the last claim."""
         self._lapse_due = 0.0
+
+    @property
+    def flights(self) -> int:
+        """How many requests, or chains of them, are out."""
+        return len(self._flights)
 
     @property
     def room(self) -> int:
@@ -67,21 +72,21 @@ class Dispatcher:
         """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
         taken = await self.take(self.limits.claim_batch)
         if self._flights:
-            await asyncio.wait(self._flights)
+            await asyncio.wait(self._flights.values())
         await self.settler.flush()
         return taken
 
     async def take(self, room: int) -> int:
         """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
         before = monotonic()
-        self.landed = 0
-        async with self._db.begin() as tx:
-            clock = Clock(tx.now, before, self.limits.lease_seconds)
+        self.settler.freed = 0
+        async with self._db.begin(timed=False) as tx:
             taken = await self._lapsed(tx)
             taken += await deliveries.claim(
                 tx, self._slots.appetite(room), worker=self._worker, lease_seconds=self.limits.lease_seconds
             )
-        await self._start(taken, clock)
+        if taken:
+            await self._start(taken, Clock(taken[0].leased_at, before, self.limits.lease_seconds))
         return len(taken)
 
     async def _lapsed(self, tx: Tx) -> list[Claimed]:
@@ -104,28 +109,29 @@ class Dispatcher:
                     self.settler.put(self._attempts.given_back(claimed, clock))
             raise
         for chain in _chains(outbound):
-            flight = asyncio.create_task(self._fly(chain, clock))
-            self._flights.add(flight)
-            flight.add_done_callback(self._flights.discard)
+            self._flights[chain[0].claimed.row] = asyncio.create_task(self._fly(chain, clock))
 
     async def _fly(self, chain: Sequence[Outbound], clock: Clock) -> None:
         """Send what waits for one another, one after another; at the first that is not delivered the rest goes back."""
         going = True
-        for item in chain:
-            if going:
-                landed = self._slots.depart(item.claimed.subscriber, item.claimed.origin)
-                ended = await self._attempts.make(item, clock)
-                landed()
-                self.landed += 1
-                going = ended.settlement.state is DeliveryState.DELIVERED and not self._draining
-            else:
-                ended = self._attempts.put_back(item.claimed, clock)
-            self.settler.put(ended if item is chain[-1] else replace(ended, last=False))
+        try:
+            for item in chain:
+                ended = await self._attempted(item, clock) if going else self._attempts.put_back(item.claimed, clock)
+                going = going and ended.settlement.state is DeliveryState.DELIVERED and not self._draining
+                self.settler.put(ended if item is chain[-1] else ended._replace(last=False))
+        finally:
+            del self._flights[chain[0].claimed.row]
+
+    async def _attempted(self, item: Outbound, clock: Clock) -> Settled:
+        self._slots.depart(item.claimed)
+        ended = await self._attempts.make(item, clock)
+        self._slots.land(item.claimed)
+        return ended
 
     async def seconds_to_next(self) -> float:
         """How long this worker may rest unless it is rung: until some lane has something due, at most a poll."""
         appetite = self._slots.appetite(0)
-        async with self._db.begin() as tx:
+        async with self._db.ask() as tx:
             seconds = await lanes.seconds_to_next(tx, appetite.full, appetite.full_origins)
         return POLL_SECONDS if seconds is None else min(max(seconds, MIN_REST_SECONDS), POLL_SECONDS)
 
@@ -134,7 +140,7 @@ class Dispatcher:
         self._draining = True
         if not self._flights:
             return
-        _, late = await asyncio.wait(self._flights, timeout=self.limits.drain_seconds)
+        _, late = await asyncio.wait(self._flights.values(), timeout=self.limits.drain_seconds)
         for flight in late:
             flight.cancel()
         if late:

@@ -48,7 +48,7 @@ class Doorbell:
     def __init__(self, db: Database) -> None:
         """Use `db` to notify and to listen."""
         self._db = db
-        self._ringer = db.bounded(lock_seconds=RING_SECONDS, seconds=RING_SECONDS)
+        self._ringer = db.bounded(seconds=RING_SECONDS)
         self._bells: set[Bell] = set()
 
     @asynccontextmanager

@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 from service.domain.model import Claimed, Destination, EventId, SubscriberRow
 from service.store import events, subscribers
@@ -13,12 +13,13 @@ from service.store.vault import Vault
 DESTINATION_SECONDS = 15.0
 """A cached destination is read again after this, so that a secret whose rotation grace ended stops signing."""
 
-BODIES_BYTES = 16 * 1024 * 1024
+BODIES_BYTES = 8 * 1024 * 1024
 """Bodies kept in memory at most: a wide fan-out sends one body to many, a deep backlog must not fill the process."""
+ENTRY_BYTES = 256
+"""What a kept body takes beside its own length."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outbound:
+class Outbound(NamedTuple):
     """A claimed delivery with all that its attempt needs; no destination when the subscriber is gone."""
 
     claimed: Claimed
@@ -43,7 +44,7 @@ class Loader:
         missing = {c.event_id for c in claimed} - self._bodies.keys()
         bodies: dict[EventId, bytes] = {}
         if stale or missing:
-            async with self._db.begin() as tx:
+            async with self._db.ask() as tx:
                 await self._read_destinations(tx, [row for row, _ in stale])
                 bodies = await events.bodies(tx, list(missing)) if missing else {}
         bodies |= {c.event_id: self._bodies[c.event_id] for c in claimed if c.event_id in self._bodies}
@@ -67,8 +68,10 @@ class Loader:
 
     def _keep(self, bodies: Iterable[tuple[EventId, bytes]]) -> None:
         for event_id, body in bodies:
-            self._bodies_size += len(body) - len(self._bodies.pop(event_id, b""))
+            if event_id not in self._bodies:
+                self._bodies_size += len(body) + ENTRY_BYTES
             self._bodies[event_id] = body
+            self._bodies.move_to_end(event_id)
         while self._bodies_size > BODIES_BYTES:
             _, body = self._bodies.popitem(last=False)
-            self._bodies_size -= len(body)
+            self._bodies_size -= len(body) + ENTRY_BYTES

@@ -6,8 +6,8 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pyreqwest.exceptions import DetailedPyreqwestError, RequestTimeoutError
@@ -32,59 +32,42 @@ _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _USER_AGENT: Final = f"Tocsin/{__version__}"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One attempt's request. `timeout_seconds` bounds all of it, from the look-up of the name to the answer's end."""
 
-    url: str = field(repr=False)
+    url: str
     webhook_id: str
     """The delivery key `<eventId>:<subscriberId>`, the same for ever."""
-    body: bytes = field(repr=False)
-    secrets: tuple[bytes, ...] = field(repr=False)
+    body: bytes
+    secrets: tuple[bytes, ...]
     """Signing keys, newest first; each makes one signature."""
     generation: int
     attempt: int
     timeout_seconds: float
     run_id: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = MappingProxyType({})
     """The subscriber's own."""
 
-
-class _Result(NamedTuple):
-    outcome: Outcome
-    status: int | None = None
-    detail: str | None = None
-    retry_after: float | None = None
-    excerpt: str | None = None
-    disable: bool = False
+    def __repr__(self) -> str:
+        """Nothing of what is secret: no URL, header, key or body."""
+        return f"Request({self.webhook_id!r}, generation={self.generation}, attempt={self.attempt})"
 
 
 async def send(egress: Egress, request: Request) -> Answer:
     """Make one attempt, which ends within `timeout_seconds` whatever the receiver does.
 
     Cancelling it returns at once, but the transport goes on by itself until the answer's head or the end of that
-    time: a request whose sending was cancelled may still be received. `started_at` is left to the caller, who knows
-    the database's clock.
+    time: a request whose sending was cancelled may still be received. When it began and how
+    long it took is for the caller to say, who knows the database's clock.
     """
-    began = time.monotonic()
     try:
-        result = await _attempt(egress, request, began)
+        return await _attempt(egress, request)
     except Blocked as blocked:
-        result = _Result(Outcome.BLOCKED, detail=str(blocked))
+        return Answer(Outcome.BLOCKED, detail=str(blocked))
     except Unresolved as unresolved:
-        result = _Result(Outcome.UNREACHABLE, detail=str(unresolved))
+        return Answer(Outcome.UNREACHABLE, detail=str(unresolved))
     except Unready as unready:
-        result = _Result(Outcome.INTERNAL, detail=str(unready))
-    duration_ms = int((time.monotonic() - began) * 1000)
-    return Answer(
-        result.outcome,
-        result.status,
-        result.detail,
-        result.retry_after,
-        result.excerpt,
-        duration_ms=duration_ms,
-        disable=result.disable,
-    )
+        return Answer(Outcome.INTERNAL, detail=str(unready))
 
 
 def sign_headers(request: Request, now: float) -> dict[str, str]:
@@ -118,24 +101,25 @@ def _trace_id(webhook_id: str) -> str:
     return bare if _HEX.fullmatch(bare) else hashlib.sha256(webhook_id.encode()).hexdigest()[:32]
 
 
-async def _attempt(egress: Egress, request: Request, began: float) -> _Result:
+async def _attempt(egress: Egress, request: Request) -> Answer:
     if not request.secrets:
-        return _Result(Outcome.INTERNAL, detail="configuration: there is no secret to sign with")
+        return Answer(Outcome.INTERNAL, detail="configuration: there is no secret to sign with")
     if request.headers and header_faults(request.headers):
-        return _Result(Outcome.BLOCKED, detail="configuration: a header of this subscriber cannot be sent")
+        return Answer(Outcome.BLOCKED, detail="configuration: a header of this subscriber cannot be sent")
     seconds = request.timeout_seconds
     route = egress.ready(request.url, seconds)
     if route is None:
+        began = time.monotonic()
         try:
             async with asyncio.timeout(seconds):
                 route = await egress.route(request.url, seconds)
         except TimeoutError:
-            return _Result(Outcome.UNREACHABLE, detail="dns: no answer within the attempt's time")
+            return Answer(Outcome.UNREACHABLE, detail="dns: no answer within the attempt's time")
         seconds = max(seconds - (time.monotonic() - began), 0.001)
     try:
         prepared = _prepared(route, request, seconds)
     except ValueError:
-        return _Result(Outcome.BLOCKED, detail="configuration: this request cannot be written as HTTP")
+        return Answer(Outcome.BLOCKED, detail="configuration: this request cannot be written as HTTP")
     return await _exchange(egress, request, route, prepared)
 
 
@@ -152,7 +136,7 @@ def _prepared(route: Route, request: Request, seconds: float) -> StreamRequest:
     )
 
 
-async def _exchange(egress: Egress, request: Request, route: Route, prepared: StreamRequest) -> _Result:
+async def _exchange(egress: Egress, request: Request, route: Route, prepared: StreamRequest) -> Answer:
     status = None
     try:
         async with prepared as response:
@@ -165,7 +149,7 @@ async def _exchange(egress: Egress, request: Request, route: Route, prepared: St
         outcome, detail = fault(causes, timed_out=isinstance(error, RequestTimeoutError))
         if outcome is Outcome.UNREACHABLE:
             egress.unreached(request.url, route.address)
-        return _Result(outcome, status, detail if status is None else f"{detail} (it began with status {status})")
+        return Answer(outcome, status, detail if status is None else f"{detail} (it began with status {status})")
 
 
 def _excerpt(body: bytes, request: Request, url: Url) -> str | None:
@@ -175,11 +159,11 @@ def _excerpt(body: bytes, request: Request, url: Url) -> str | None:
     return excerpt(body, hidden(tuple(request.headers.values()), (request.url, str(url))))
 
 
-def _told(response: Response, excerpt: str | None, url: Url) -> _Result:
+def _told(response: Response, excerpt: str | None, url: Url) -> Answer:
     """What a complete answer says; the rare parts only where the status asks for them."""
     status = response.status
     if 200 <= status < 300:  # noqa: PLR2004
-        return _Result(Outcome.DELIVERED, status, excerpt=excerpt)
+        return Answer(Outcome.DELIVERED, status, excerpt=excerpt)
     asked = _values(response, "retry-after")
     outcome, retry_after, disable = classify(status, asked, datetime.now(UTC))
     detail = retry_after_detail(asked, retry_after)
@@ -187,7 +171,7 @@ def _told(response: Response, excerpt: str | None, url: Url) -> _Result:
         detail = _redirected(status, _values(response, "location"), url)
     elif status < 200:  # noqa: PLR2004
         detail = "the connection was switched to another protocol instead of an answer"
-    return _Result(outcome, status, detail, retry_after, excerpt, disable)
+    return Answer(outcome, status, detail, retry_after, excerpt, disable=disable)
 
 
 def _values(response: Response, name: str) -> list[str]:

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 BATCH = 500
 FEW = 128
-LINGER_SECONDS = 0.008
+LINGER_SECONDS = 0.004
 """Few results wait this long for more of them, so that load makes batches; nobody waits for their being written."""
 CHAIN_SECONDS = 0.05
 """How long the results inside of a chain wait for those behind them: its lane has no room before its end."""
@@ -51,6 +51,8 @@ class Settler:
         self._tell = tell
         self._touched: set[RunId] = set()
         self._runs_due = 0.0
+        self.freed = 0
+        """Results written since the last claim: so much room is new, here and in the lanes."""
         self.flushed: Callable[[], None] = lambda: None
         """Called after each batch that has freed room in lanes: the worker hangs its bell here."""
         self._waiting: deque[Settled] = deque()
@@ -110,7 +112,8 @@ class Settler:
                 self._waiting.extendleft(reversed(batch))
                 raise
             else:
-                if any(item.last for item in batch):
+                if freed := sum(item.last for item in batch):
+                    self.freed += freed
                     self.flushed()
 
     def _next_batch(self) -> list[Settled]:
@@ -149,7 +152,7 @@ class Settler:
                 log.exception("attempt.unsettled", delivery=batch[0].claimed.row)
 
     async def _settle(self, batch: Sequence[Settled]) -> None:
-        async with self._db.begin() as tx:
+        async with self._db.begin(timed=False) as tx:
             settled = await settlements.settle(tx, batch)
             gone = [
                 item.claimed for item in batch if item.answer and item.answer.disable and item.claimed.row in settled
@@ -168,7 +171,7 @@ class Settler:
         if not touched:
             return
         try:
-            async with self._db.begin() as tx:
+            async with self._db.ask() as tx:
                 await runs.settle(tx, list(touched))
         except Unavailable:
             self._touched |= touched
@@ -189,10 +192,10 @@ def _told(item: Settled, *, late: bool) -> dict[str, object]:
         "run": str(claimed.run_id) if claimed.run_id else None,
         "generation": claimed.generation,
         "attempt": claimed.attempt_count + 1,
-        "outcome": answer.outcome.value if answer else None,
+        "outcome": answer.outcome if answer else None,
         "status": answer.status if answer else None,
-        "duration_ms": answer.duration_ms if answer else None,
-        "state": item.settlement.state.value,
+        "duration_ms": item.duration_ms if answer else None,
+        "state": item.settlement.state,
         "reason": item.settlement.reason,
         "late": late,
     }

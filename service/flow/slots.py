@@ -1,11 +1,9 @@
 """A worker's own requests in flight: no lane, no origin and nobody who is slow may take all of its room."""
 
-from collections import Counter
-from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from service.domain.model import SubscriberRow
+from service.domain.model import Claimed, DeliveryRow, SubscriberRow
 from service.store.deliveries import Appetite
 
 K = TypeVar("K")
@@ -25,23 +23,22 @@ class Slots:
         """Share out `concurrency` slots."""
         self._share = max(concurrency // 2, 1)
         self._slow_share = max(concurrency * 3 // 4, 1)
-        self._lanes: Counter[SubscriberRow] = Counter()
-        self._origins: Counter[str] = Counter()
-        self._departed: dict[object, tuple[SubscriberRow, float]] = {}
+        self._lanes: dict[SubscriberRow, int] = {}
+        self._origins: dict[str, int] = {}
+        self._departed: dict[DeliveryRow, tuple[SubscriberRow, float]] = {}
 
-    def depart(self, lane: SubscriberRow, origin: str) -> Callable[[], None]:
-        """Take a slot; call what is returned when it is free again."""
-        flight = object()
-        self._lanes[lane] += 1
-        self._origins[origin] += 1
-        self._departed[flight] = (lane, monotonic())
+    def depart(self, claimed: Claimed) -> None:
+        """Take a slot for this delivery's request."""
+        lane, origin = claimed.subscriber, claimed.origin
+        self._lanes[lane] = self._lanes.get(lane, 0) + 1
+        self._origins[origin] = self._origins.get(origin, 0) + 1
+        self._departed[claimed.row] = (lane, monotonic())
 
-        def landed() -> None:
-            del self._departed[flight]
-            _less(self._lanes, lane)
-            _less(self._origins, origin)
-
-        return landed
+    def land(self, claimed: Claimed) -> None:
+        """Its request has ended: the slot is free again."""
+        del self._departed[claimed.row]
+        _less(self._lanes, claimed.subscriber)
+        _less(self._origins, claimed.origin)
 
     def appetite(self, batch: int) -> Appetite:
         """What the worker wants of its next claim, if it takes `batch` more."""
@@ -65,7 +62,9 @@ class Slots:
         return set(slow) if len(slow) >= self._slow_share else set()
 
 
-def _less(counter: Counter[K], key: K) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
+def _less(flights: dict[K, int], key: K) -> None:
+    left = flights[key] - 1
+    if left:
+        flights[key] = left
+    else:
+        del flights[key]

@@ -87,8 +87,8 @@ class Worker:
     async def _gather(self, bell: Bell) -> None:
         """Let enough requests land for the next claim to be a batch; the settler rings with every one of its own."""
         patience = monotonic() + GATHER_SECONDS
-        enough = self._dispatcher.limits.concurrency // 4
-        while self._dispatcher.landed < enough and (left := patience - monotonic()) > 0:
+        enough = self._dispatcher.flights // 4
+        while self._dispatcher.settler.freed < enough and (left := patience - monotonic()) > 0:
             await bell.wait(left)
 
     async def _reachable(self, call: Callable[[], Awaitable[T]], default: T) -> T:

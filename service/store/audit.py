@@ -39,7 +39,7 @@ async def write(
     `detail` says what changed by names and counts; secrets, URLs and header values have no place in it.
     """
     values = {"actor": actor, "action": action, "object": object, "reason": reason, "detail": dict(detail or {})}
-    await tx.conn.execute(insert(audit).values(at=tx.now, **values))
+    await tx.conn.execute(insert(audit).values(**values))
 
 
 async def listed(tx: Tx, *, actor: str | None, object: str | None, page: Page) -> list[AuditLine]:  # noqa: A002 - the column's name

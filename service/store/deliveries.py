@@ -6,7 +6,7 @@ due calls `lanes.wake` afterwards in the same transaction.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlalchemy import Integer, bindparam, text
 
@@ -92,8 +92,8 @@ _CLAIM = text(f"""
           FROM tocsin.subscribers s JOIN tocsin.lanes l ON l.subscriber = s.row
          WHERE d.row = ANY (ARRAY(SELECT row FROM picked)) AND s.row = d.subscriber
         RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
-                  d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
-                  d.order_key),
+                  d.generation_attempts, d.lease_seq, extract(epoch FROM now())::float8 AS leased_at,
+                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left, d.order_key),
     tally AS MATERIALIZED (
         SELECT room.*, coalesce(c.n, 0) AS n, coalesce(l.n, 0) AS leased_n, coalesce(l.late, 0) AS late_n,
                (SELECT count(*) FROM late) + (SELECT count(*) FROM fresh) AS total,
@@ -177,7 +177,7 @@ async def claim(tx: Tx, appetite: Appetite, *, worker: str, lease_seconds: float
         "worker": worker,
         "lease": float(lease_seconds),
     }
-    return [Claimed(*row) for row in await tx.conn.execute(_CLAIM, params)]
+    return [Claimed(*row) for row in (await tx.conn.execute(_CLAIM, params)).all()]
 
 
 _LAPSING = text("""
@@ -214,9 +214,10 @@ _LAPSE = text("""
       FROM held h JOIN tocsin.subscribers s ON s.row = h.subscriber JOIN tocsin.lanes l USING (subscriber)
      WHERE d.row = ANY (ARRAY(SELECT row FROM held)) AND d.row = h.row AND h.lease_expires_at < now()
     RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
-              d.generation_attempts, d.lease_seq, extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
-              d.order_key,
-              h.lease_owner AS dead_owner, h.leased_at AS dead_since, h.lease_seq AS dead_seq
+              d.generation_attempts, d.lease_seq, extract(epoch FROM now())::float8 AS leased_at,
+              extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left, d.order_key,
+              h.lease_owner AS dead_owner, extract(epoch FROM h.leased_at)::float8 AS dead_since,
+              h.lease_seq AS dead_seq
 """).bindparams(bindparam("lanes", type_=Flat("integer")))
 
 
@@ -228,5 +229,5 @@ async def lapse(tx: Tx, *, worker: str, lease_seconds: float, lanes: int) -> lis
     await tx.conn.execute(_IN_ORDER)
     rows = await tx.conn.execute(_LAPSE, {"lanes": due, "worker": worker, "lease": float(lease_seconds)})
     return sorted(
-        (replace(Claimed(*row[:-3]), lapsed=Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
+        (Claimed(*row[:-3])._replace(lapsed=Lapsed(*row[-3:])) for row in rows), key=lambda claimed: claimed.row
     )

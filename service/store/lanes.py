@@ -9,7 +9,7 @@ from service.domain.breaker import FAILURES_TO_OPEN, PROBE_BASE_SECONDS, PROBE_C
 from service.domain.model import SubscriberRow, SubscriberState
 from service.domain.subscriber import Wanted
 from service.domain.urls import origin
-from service.store.arrays import Flat
+from service.store.arrays import Flat, Spelled
 from service.store.database import Tx
 
 _OPEN = text("""
@@ -127,13 +127,13 @@ _WAKE = text(f"""
                        ELSE l.ramp * 2 END
       FROM heard h WHERE l.subscriber = h.subscriber
 """).bindparams(
-    bindparam("subscribers", type_=Flat("integer")),
-    bindparam("released", type_=Flat("integer")),
-    bindparam("released_late", type_=Flat("integer")),
-    bindparam("throttles", type_=Flat("float8")),
-    bindparam("alive", type_=Flat("boolean")),
-    bindparam("trailing", type_=Flat("integer")),
-    bindparam("draws", type_=Flat("float8")),
+    bindparam("subscribers", type_=Spelled("integer")),
+    bindparam("released", type_=Spelled("integer")),
+    bindparam("released_late", type_=Spelled("integer")),
+    bindparam("throttles", type_=Spelled("float8")),
+    bindparam("alive", type_=Spelled("boolean")),
+    bindparam("trailing", type_=Spelled("integer")),
+    bindparam("draws", type_=Spelled("float8")),
 )
 
 

@@ -2,33 +2,33 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, text
 
 from service.domain.breaker import ALIVE, TRANSIENT
 from service.domain.model import Answer, Claimed, DeliveryRow, DeliveryState, Settlement, SubscriberRow
 from service.store import chains
-from service.store.arrays import Flat
+from service.store.arrays import Spelled
 from service.store.chains import Link
 from service.store.database import Tx
 from service.store.lanes import Wake, wake
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """One attempt that ended: the lease it ran under, what came of it, and what the delivery becomes.
 
     `answer` is None where no attempt was made (the deadline passed first): then no evidence row is written.
-    `worker` and `started_at` are those of the attempt, which for a lapsed lease are the dead owner's.
+    `worker` and `started_at` (seconds since 1970 by the database's clock) are those of the attempt, which for a lapsed
+    lease are the dead owner's.
     """
 
     claimed: Claimed
     settlement: Settlement
     answer: Answer | None
     worker: str
-    started_at: datetime
+    started_at: float
+    duration_ms: int = 0
     last: bool = True
     """Whether its worker is through with the chain; behind it there is room in the lane again."""
     slug: str | None = None
@@ -48,7 +48,7 @@ _COLUMNS: Mapping[str, str] = {
     "outcomes": "text",
     "statuses": "smallint",
     "details": "text",
-    "started": "timestamptz",
+    "started": "float8",
     "durations": "bigint",
     "workers": "text",
     "excerpts": "text",
@@ -76,7 +76,7 @@ _SETTLE = text(f"""
         INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, late, status, detail,
                                      started_at, duration_ms, worker, excerpt)
         SELECT g.row, g.number, g.generation, g.evidence_seq, g.outcome, g.counted AND s.row IS NOT NULL,
-               s.row IS NULL, g.status, g.detail, g.started_at, g.duration_ms, g.worker, g.excerpt
+               s.row IS NULL, g.status, g.detail, to_timestamp(g.started_at), g.duration_ms, g.worker, g.excerpt
           FROM given g LEFT JOIN settled s USING (row)
          WHERE g.outcome IS NOT NULL
            AND (s.row IS NOT NULL OR NOT EXISTS (
@@ -84,7 +84,7 @@ _SETTLE = text(f"""
                  WHERE a.delivery = g.row AND a.lease_seq = g.evidence_seq AND a.worker = g.worker
                    AND a.outcome = g.outcome)))
     SELECT row FROM settled
-""").bindparams(*(bindparam(name, type_=Flat(kind)) for name, kind in _COLUMNS.items()))
+""").bindparams(*(bindparam(name, type_=Spelled(kind)) for name, kind in _COLUMNS.items()))
 
 
 async def settle(tx: Tx, batch: Sequence[Settled], draw: Callable[[], float] = random.random) -> set[DeliveryRow]:
@@ -145,18 +145,18 @@ def _row(item: Settled) -> tuple[object, ...]:
     return (
         claimed.row,
         claimed.lease_seq,
-        decision.state.value,
+        decision.state,
         decision.counted,
         decision.delay,
         decision.reason,
         claimed.attempt_count + 1,
         claimed.generation,
         claimed.lapsed.lease_seq if claimed.lapsed else claimed.lease_seq,
-        answer.outcome.value if answer else None,
+        answer.outcome if answer else None,
         answer.status if answer else None,
         answer.detail if answer else None,
         item.started_at,
-        answer.duration_ms if answer else 0,
+        item.duration_ms,
         item.worker,
         answer.excerpt if answer else None,
     )

@@ -239,8 +239,7 @@ deliveries = Table(
         postgresql_where=text("order_key IS NOT NULL AND state IN ('exhausted', 'rejected', 'ambiguous')"),
     ),
     Index("ix_deliveries_deadline", "deadline_at", postgresql_where=text("finished_at IS NULL")),
-    Index("ix_deliveries_run_states", "run_id", "state", postgresql_where=text("run_id IS NOT NULL")),
-    Index(None, "run_id", "row", postgresql_where=text("run_id IS NOT NULL")),
+    Index(None, "run_id", "state", "row", postgresql_where=text("run_id IS NOT NULL")),
     Index(None, "subscriber", "row"),
     Index(
         "ix_deliveries_undelivered",

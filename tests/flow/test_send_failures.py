@@ -5,6 +5,7 @@ import errno
 import resource
 import socket
 from collections.abc import Iterator
+from time import monotonic
 
 import pytest
 
@@ -66,9 +67,10 @@ async def test_a_head_that_drips_is_a_timeout() -> None:
 
 async def test_a_receiver_that_never_answers_is_a_timeout_and_its_connection_is_closed() -> None:
     async with raw(then_hang=True) as (url, ends):
+        began = monotonic()
         sent = await send(loopback(), request(url, timeout_seconds=SHORT))
         assert (sent.outcome, sent.detail) == (Outcome.TIMEOUT, "no complete answer in time")
-        assert sent.duration_ms >= SHORT * 1000
+        assert monotonic() - began >= SHORT
         assert await eventually(lambda: ends) == [b""]
 
 
@@ -194,9 +196,11 @@ async def test_what_the_look_up_used_is_missing_from_the_rest_of_the_attempt() -
 
     async with Receiver(HANG) as receiver:
         url = f"http://hooks.test:{receiver.port}/"
+        began = monotonic()
         sent = await send(loopback(slow), request(url, timeout_seconds=SHORT))  # type: ignore[arg-type]
+        took = monotonic() - began
     assert sent.outcome is Outcome.TIMEOUT
-    assert sent.duration_ms < 2 * SHORT * 1000 - 100
+    assert took < 2 * SHORT - 0.1
 
 
 async def test_cancelling_an_attempt_passes_through_at_once_and_its_own_time_closes_the_connection() -> None:

@@ -153,7 +153,7 @@ async def _fill(database: Database) -> None:
 
 def _delivered(claimed: list[Claimed], tx: Tx) -> list[Settled]:
     answer, decision = Answer(Outcome.DELIVERED, 200), Settlement(DeliveryState.DELIVERED, counted=True)
-    return [Settled(each, decision, answer, "w", tx.now) for each in claimed]
+    return [Settled(each, decision, answer, "w", tx.now.timestamp()) for each in claimed]
 
 
 async def _everything_hot(tx: Tx, plans: Plans) -> None:
