@@ -14,7 +14,7 @@ from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
 from service.store import deliveries, lanes
-from service.store.database import Database, Tx
+from service.store.database import Database
 from service.store.settlements import Settled
 
 log = structlog.get_logger()
@@ -80,8 +80,8 @@ class Dispatcher:
         """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
         before = monotonic()
         self.settler.freed = 0
-        async with self._db.begin(timed=False) as tx:
-            taken = await self._lapsed(tx)
+        taken = await self._lapsed()
+        async with self._db.ask() as tx:
             taken += await deliveries.claim(
                 tx, self._slots.appetite(room), worker=self._worker, lease_seconds=self.limits.lease_seconds
             )
@@ -89,12 +89,13 @@ class Dispatcher:
             await self._start(taken, Clock(taken[0].leased_at, before, self.limits.lease_seconds))
         return len(taken)
 
-    async def _lapsed(self, tx: Tx) -> list[Claimed]:
+    async def _lapsed(self) -> list[Claimed]:
         if monotonic() < self._lapse_due:
             return []
-        lapsed = await deliveries.lapse(
-            tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_LAPSE
-        )
+        async with self._db.begin(timed=False) as tx:
+            lapsed = await deliveries.lapse(
+                tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_LAPSE
+            )
         if len({claimed.subscriber for claimed in lapsed}) < LANES_PER_LAPSE:
             self._lapse_due = monotonic() + LAPSE_SECONDS
         return lapsed

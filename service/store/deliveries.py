@@ -15,22 +15,21 @@ from service.domain.model import Claimed, Lapsed, SubscriberRow
 from service.store.arrays import Flat
 from service.store.database import Tx
 
-_TURN = text("""
-    SELECT subscriber FROM tocsin.lanes
-     WHERE state = 'active' AND next_due_at <= now() AND throttled_until <= now() AND open_until <= now()
-       AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
-     ORDER BY claimed_at LIMIT :lanes FOR UPDATE SKIP LOCKED
-""").bindparams(bindparam("full", type_=Flat("integer")), bindparam("full_origins", type_=Flat("text")))
-
-# A statement of its own behind the lock: its snapshot sees whatever was committed to these lanes before they were
-# locked, so a wake-up cannot fall between the two. `leased` makes the room exact across workers, and the walk over one
-# lane's due rows passes over at most its leased ones.
+# One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are then;
+# everything else is seen as it was when the statement began. A wake-up may have been committed between the two: it has
+# left its mark on the lane (`stale`), which then stays due. `leased` makes the room exact across workers, and the walk
+# over one lane's due rows passes over at most its leased ones.
 #
 # `heads` may be sent at once, `reach` is how many rows may be leased for them: a strict lane gives out one head and the
 # chain behind it. Retries get at most three quarters of a lane, so that first attempts always find room.
 _CLAIM = text(f"""
-    WITH lane AS MATERIALIZED (
-        SELECT l.subscriber, l.ordering, l.max_concurrency, l.leased_late, l.rate_per_second,
+    WITH turn AS MATERIALIZED (
+        SELECT *, xmin AS version FROM tocsin.lanes
+         WHERE state = 'active' AND next_due_at <= now() AND throttled_until <= now() AND open_until <= now()
+           AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
+         ORDER BY claimed_at LIMIT :lanes FOR UPDATE SKIP LOCKED),
+    lane AS MATERIALIZED (
+        SELECT l.subscriber, l.version <> seen.xmin AS stale, l.ordering, l.max_concurrency, l.leased_late, l.rate_per_second,
                CASE WHEN l.rate_per_second IS NULL THEN NULL
                     ELSE least(greatest(1, l.rate_per_second / 10),
                                l.tokens + l.rate_per_second * extract(epoch FROM now() - l.tokens_at)) END AS tokens,
@@ -42,12 +41,12 @@ _CLAIM = text(f"""
                     THEN :chain END AS chain,
                greatest(:share - coalesce(o.flights, 0), 0) AS share,
                l.origin, greatest(:share - coalesce(g.flights, 0), 0) AS origin_share
-          FROM unnest(:lanes) WITH ORDINALITY AS t (subscriber, turn)
-          JOIN tocsin.lanes l USING (subscriber)
+          FROM turn l
+          JOIN tocsin.lanes seen USING (subscriber)
           JOIN tocsin.subscribers s ON s.row = l.subscriber
           LEFT JOIN unnest(:busy, :flights) AS o (subscriber, flights) ON o.subscriber = l.subscriber
           LEFT JOIN unnest(:origins, :origin_flights) AS g (origin, flights) ON g.origin = l.origin
-         ORDER BY t.turn),
+         ORDER BY l.claimed_at),
     room AS MATERIALIZED (
         SELECT *, least(slots, share, floor(tokens))::int AS heads,
                CASE WHEN slots = 0 THEN 0 ELSE least(coalesce(chain, slots), floor(tokens)) END::int AS reach
@@ -113,7 +112,7 @@ _CLAIM = text(f"""
                    WHEN t.n >= t.slots THEN 'infinity'
                    WHEN t.tokens - t.leased_n < 1
                    THEN now() + make_interval(secs => (1 - (t.tokens - t.leased_n)) / t.rate_per_second)
-                   WHEN t.n >= t.share OR t.total >= :batch OR t.kept < t.total THEN l.next_due_at
+                   WHEN t.stale OR t.n >= t.share OR t.total >= :batch OR t.kept < t.total THEN l.next_due_at
                    ELSE least(
                        coalesce((SELECT d.next_attempt_at FROM tocsin.deliveries d
                                   WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND d.late
@@ -125,7 +124,9 @@ _CLAIM = text(f"""
           FROM tally t WHERE l.subscriber = t.subscriber)
     SELECT * FROM leased ORDER BY row
 """).bindparams(
-    bindparam("lanes", type_=Flat("integer")),
+    bindparam("full", type_=Flat("integer")),
+    bindparam("full_origins", type_=Flat("text")),
+    bindparam("lanes", type_=Integer),
     bindparam("busy", type_=Flat("integer")),
     bindparam("flights", type_=Flat("integer")),
     bindparam("origins", type_=Flat("text")),
@@ -161,12 +162,10 @@ class Appetite:
 
 async def claim(tx: Tx, appetite: Appetite, *, worker: str, lease_seconds: float) -> list[Claimed]:
     """Lease due deliveries in fair turn, in the order of their rows: those of one order key form a chain."""
-    values = {"lanes": appetite.lanes, "full": list(appetite.full), "full_origins": appetite.full_origins}
-    due = [row.subscriber for row in await tx.conn.execute(_TURN, values)]
-    if not due:
-        return []
     params = {
-        "lanes": due,
+        "full": list(appetite.full),
+        "full_origins": appetite.full_origins,
+        "lanes": appetite.lanes,
         "busy": list(appetite.flights),
         "flights": list(appetite.flights.values()),
         "origins": list(appetite.origin_flights),
