@@ -152,12 +152,11 @@ class Settler:
                 log.exception("attempt.unsettled", delivery=batch[0].claimed.row)
 
     async def _settle(self, batch: Sequence[Settled]) -> None:
-        async with self._db.begin(timed=False) as tx:
+        gone = [item.claimed for item in batch if item.answer and item.answer.disable]
+        whole = bool(gone) or settlements.chained(batch)
+        async with self._db.begin(timed=False) if whole else self._db.ask() as tx:
             settled = await settlements.settle(tx, batch)
-            gone = [
-                item.claimed for item in batch if item.answer and item.answer.disable and item.claimed.row in settled
-            ]
-            await _disable(tx, {claimed.subscriber: claimed.revision for claimed in gone})
+            await _disable(tx, {claimed.subscriber: claimed.revision for claimed in gone if claimed.row in settled})
         ended = [item for item in batch if item.settlement.state is not DeliveryState.PENDING]
         self._touched |= {item.claimed.run_id for item in ended if item.claimed.run_id}
         self._tell([_told(item, late=item.claimed.row not in settled) for item in batch])

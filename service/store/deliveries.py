@@ -15,10 +15,10 @@ from service.domain.model import Claimed, Lapsed, SubscriberRow
 from service.store.arrays import Flat
 from service.store.database import Tx
 
-# One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are then;
-# everything else is seen as it was when the statement began. A wake-up may have been committed between the two: it has
-# left its mark on the lane (`stale`), which then stays due. `leased` makes the room exact across workers, and the walk
-# over one lane's due rows passes over at most its leased ones.
+# One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are
+# then; everything else is seen as it was when the statement began. A wake-up may have been committed between the two:
+# it has left its mark on the lane (`stale`), which then stays due. `leased` makes the room exact across workers, and
+# the walk over one lane's due rows passes over at most its leased ones.
 #
 # `heads` may be sent at once, `reach` is how many rows may be leased for them: a strict lane gives out one head and the
 # chain behind it. Retries get at most three quarters of a lane, so that first attempts always find room.
@@ -29,7 +29,8 @@ _CLAIM = text(f"""
            AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
          ORDER BY claimed_at LIMIT :lanes FOR UPDATE SKIP LOCKED),
     lane AS MATERIALIZED (
-        SELECT l.subscriber, l.version <> seen.xmin AS stale, l.ordering, l.max_concurrency, l.leased_late, l.rate_per_second,
+        SELECT l.subscriber, l.version <> seen.xmin AS stale, l.ordering, l.max_concurrency, l.leased_late,
+               l.rate_per_second,
                CASE WHEN l.rate_per_second IS NULL THEN NULL
                     ELSE least(greatest(1, l.rate_per_second / 10),
                                l.tokens + l.rate_per_second * extract(epoch FROM now() - l.tokens_at)) END AS tokens,

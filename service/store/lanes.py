@@ -93,17 +93,18 @@ async def disable_failing(tx: Tx, *, seconds: float, reason: str) -> list[str]:
     return [row.id for row in await tx.conn.execute(_DISABLE_FAILING, values)]
 
 
-# A batch of results meets the breaker here, under the lane's lock. `trailing` counts the transient failures behind the
-# last sign of life, `alive` says whether there was one. With a sign of life an open lane closes, but its ramp lets out
-# only twice as much a batch until the limit is reached; so it does behind a throttle.
-_WAKE = text(f"""
-    WITH heard AS (
-        SELECT l.subscriber, t.released, t.released_late, t.throttle, t.alive, t.failed, t.draw,
+# Whatever changes what a lane may give out meets it here, under its lock: `told` has a row a lane, as `Wake` describes
+# it, and for a batch of results what they say of the receiver. `failed` counts the transient failures behind the last
+# sign of life, `alive` says whether there was one, `throttle` is how many seconds of quiet it asked for. With a sign of
+# life an open lane closes, but its ramp lets out only twice as much a batch until the limit is reached; so it does
+# behind a throttle. The probes of an open lane are jittered between half of the pause and all of it.
+HEARD = f"""
+    heard AS (
+        SELECT l.subscriber, t.released, t.released_late, t.throttle, t.alive, t.failed,
                CASE WHEN t.alive THEN 0 ELSE l.failures END + t.failed AS failures,
                l.failures >= {FAILURES_TO_OPEN} AS was_open
-          FROM unnest(:subscribers, :released, :released_late, :throttles, :alive, :trailing, :draws)
-            AS t (subscriber, released, released_late, throttle, alive, failed, draw)
-          JOIN tocsin.lanes l USING (subscriber) ORDER BY l.subscriber FOR UPDATE OF l)
+          FROM told t JOIN tocsin.lanes l USING (subscriber) ORDER BY l.subscriber FOR UPDATE OF l)"""
+WAKE = f"""
     UPDATE tocsin.lanes l
        SET leased = l.leased - h.released, leased_late = l.leased_late - h.released_late,
            next_due_at = least(l.next_due_at, clock_timestamp()),
@@ -117,7 +118,7 @@ _WAKE = text(f"""
                          WHEN h.failed > 0 THEN least(l.probes + 1, 30) ELSE l.probes END,
            open_until = CASE WHEN h.failures < {FAILURES_TO_OPEN} THEN '-infinity'
                              WHEN h.failed > 0 THEN clock_timestamp() + make_interval(secs =>
-                                 (0.5 + h.draw / 2)
+                                 (0.5 + random() / 2)
                                  * least({PROBE_CAP_SECONDS}, {PROBE_BASE_SECONDS} * 2.0 ^ least(l.probes, 30)))
                              ELSE l.open_until END,
            ramp = CASE WHEN h.failures >= {FAILURES_TO_OPEN} OR h.throttle IS NOT NULL THEN 1
@@ -125,37 +126,30 @@ _WAKE = text(f"""
                        WHEN h.was_open THEN 2
                        WHEN l.ramp * 2 >= l.max_concurrency THEN NULL
                        ELSE l.ramp * 2 END
-      FROM heard h WHERE l.subscriber = h.subscriber
+      FROM heard h WHERE l.subscriber = h.subscriber"""
+
+_WAKE = text(f"""
+    WITH told AS (
+        SELECT *, NULL::float8 AS throttle, false AS alive, 0 AS failed
+          FROM unnest(:subscribers, :released, :released_late) AS t (subscriber, released, released_late)),
+    {HEARD} {WAKE}
 """).bindparams(
     bindparam("subscribers", type_=Spelled("integer")),
     bindparam("released", type_=Spelled("integer")),
     bindparam("released_late", type_=Spelled("integer")),
-    bindparam("throttles", type_=Spelled("float8")),
-    bindparam("alive", type_=Spelled("boolean")),
-    bindparam("trailing", type_=Spelled("integer")),
-    bindparam("draws", type_=Spelled("float8")),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What one lane learns from a batch of results.
-
-    `released` leases ended, `released_late` of them on deliveries that had been tried before. `alive` says whether the
-    receiver answered at least once, `trailing` how many transient failures came after that. `throttle` is how many
-    seconds of quiet it asked for, and `draw`, uniform in [0, 1), jitters the next probe of an open lane.
-    """
+    """`released` leases of a lane ended, `released_late` of them on deliveries that had been tried before."""
 
     released: int = 0
     released_late: int = 0
-    throttle: float | None = None
-    alive: bool = False
-    trailing: int = 0
-    draw: float = 0.0
 
 
 async def wake(tx: Tx, wakes: Mapping[SubscriberRow, Wake]) -> None:
-    """Have these lanes looked at again now, with what they learned.
+    """Have these lanes looked at again now; what a batch of results does to them is part of `settlements.settle`.
 
     Call it after the deliveries were written: everyone locks deliveries before lanes, and lanes in the order of their
     rows, so that no two transactions wait for each other in a circle.
@@ -167,10 +161,6 @@ async def wake(tx: Tx, wakes: Mapping[SubscriberRow, Wake]) -> None:
             "subscribers": list(wakes),
             "released": [wake.released for wake in values],
             "released_late": [wake.released_late for wake in values],
-            "throttles": [wake.throttle for wake in values],
-            "alive": [wake.alive for wake in values],
-            "trailing": [wake.trailing for wake in values],
-            "draws": [wake.draw for wake in values],
         },
     )
 

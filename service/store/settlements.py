@@ -1,18 +1,17 @@
-"""Settling: one fenced statement writes what became of a batch of attempts, and their evidence in any case."""
+"""Settling: one fenced statement writes what became of a batch of attempts, their evidence, and what lanes learn."""
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import bindparam, text
 
 from service.domain.breaker import ALIVE, TRANSIENT
-from service.domain.model import Answer, Claimed, DeliveryRow, DeliveryState, Settlement, SubscriberRow
+from service.domain.model import Answer, Claimed, DeliveryRow, DeliveryState, Outcome, Settlement
 from service.store import chains
 from service.store.arrays import Spelled
 from service.store.chains import Link
 from service.store.database import Tx
-from service.store.lanes import Wake, wake
+from service.store.lanes import HEARD, WAKE
 
 
 class Settled(NamedTuple):
@@ -41,6 +40,7 @@ _COLUMNS: Mapping[str, str] = {
     "states": "text",
     "counted": "boolean",
     "delays": "float8",
+    "throttles": "float8",
     "reasons": "text",
     "numbers": "bigint",
     "generations": "integer",
@@ -54,11 +54,17 @@ _COLUMNS: Mapping[str, str] = {
     "excerpts": "text",
 }
 
+
+def _quoted(outcomes: Iterable[Outcome]) -> str:
+    return ", ".join(f"'{outcome}'" for outcome in sorted(outcomes))
+
+
 _SETTLE = text(f"""
     WITH given AS MATERIALIZED (
         SELECT * FROM unnest({", ".join(f":{name}" for name in _COLUMNS)})
-            AS t (row, seq, state, counted, delay, reason, number, generation, evidence_seq, outcome, status, detail,
-                  started_at, duration_ms, worker, excerpt)),
+            WITH ORDINALITY
+            AS t (row, seq, state, counted, delay, throttle, reason, number, generation, evidence_seq, outcome, status,
+                  detail, started_at, duration_ms, worker, excerpt, n)),
     settled AS (
         UPDATE tocsin.deliveries d
            SET state = g.state, reason = g.reason,
@@ -71,7 +77,8 @@ _SETTLE = text(f"""
                lease_owner = NULL, leased_at = NULL, lease_expires_at = NULL
           FROM given g
          WHERE d.row = g.row AND d.lease_seq = g.seq AND d.lease_owner IS NOT NULL AND d.finished_at IS NULL
-        RETURNING d.row),
+        RETURNING d.row, d.subscriber, d.generation_attempts > g.counted::int AS late, g.n, g.throttle,
+                  g.outcome IN ({_quoted(ALIVE)}) AS alive, g.outcome IN ({_quoted(TRANSIENT)}) AS failed),
     evidence AS (
         INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, late, status, detail,
                                      started_at, duration_ms, worker, excerpt)
@@ -82,25 +89,37 @@ _SETTLE = text(f"""
            AND (s.row IS NOT NULL OR NOT EXISTS (
                 SELECT FROM tocsin.attempts a
                  WHERE a.delivery = g.row AND a.lease_seq = g.evidence_seq AND a.worker = g.worker
-                   AND a.outcome = g.outcome)))
+                   AND a.outcome = g.outcome))),
+    told AS (
+        SELECT subscriber, count(*) AS released, count(*) FILTER (WHERE late) AS released_late,
+               max(throttle) AS throttle, coalesce(bool_or(alive), false) AS alive,
+               count(*) FILTER (WHERE failed AND n > coalesce(last_alive, 0)) AS failed
+          FROM (SELECT *, max(n) FILTER (WHERE alive) OVER (PARTITION BY subscriber) AS last_alive FROM settled) s
+         GROUP BY subscriber),
+    {HEARD},
+    woken AS ({WAKE})
     SELECT row FROM settled
 """).bindparams(*(bindparam(name, type_=Spelled(kind)) for name, kind in _COLUMNS.items()))
 
 
-async def settle(tx: Tx, batch: Sequence[Settled], draw: Callable[[], float] = random.random) -> set[DeliveryRow]:
-    """Write a batch of ended attempts and free their room in the lanes.
+async def settle(tx: Tx, batch: Sequence[Settled]) -> set[DeliveryRow]:
+    """Write a batch of ended attempts, and tell the lanes what room they have again and how their receivers are.
 
     Returns the deliveries that were settled. The others were taken over or cancelled meanwhile: their attempts are kept
     as late evidence and change nothing. Writing a batch again, after a commit whose answer was lost, adds nothing. A
-    batch names each delivery at most once. `draw` is uniform in [0, 1) and jitters the probes of open lanes.
+    batch names each delivery at most once. It is one statement, and a second one where deliveries wait for others
+    (`chained`): then it needs a transaction.
     """
-    result = await tx.conn.execute(_SETTLE, _arrays(batch))
-    settled = {DeliveryRow(row.row) for row in result}
-    ended = [item for item in batch if item.claimed.row in settled]
-    if ended:
-        await wake(tx, _wakes(ended, draw))
-        await chains.promote(tx, {link for item in ended if (link := _link(item))})
+    rows = await tx.conn.execute(_SETTLE, _arrays(batch))
+    settled = {DeliveryRow(row.row) for row in rows}
+    links = {link for item in batch if item.claimed.row in settled and (link := _link(item))}
+    await chains.promote(tx, links)
     return settled
+
+
+def chained(batch: Sequence[Settled]) -> bool:
+    """Whether any of these deliveries is part of a chain."""
+    return any(item.claimed.order_key is not None for item in batch)
 
 
 def _link(item: Settled) -> Link | None:
@@ -108,31 +127,6 @@ def _link(item: Settled) -> Link | None:
     key = item.claimed.order_key
     moved = item.settlement.state is not DeliveryState.PENDING or item.settlement.delay is None
     return (item.claimed.subscriber, key) if key is not None and moved else None
-
-
-def _wakes(ended: Sequence[Settled], draw: Callable[[], float]) -> dict[SubscriberRow, Wake]:
-    by_lane: dict[SubscriberRow, list[Settled]] = {}
-    for item in ended:
-        by_lane.setdefault(item.claimed.subscriber, []).append(item)
-    return {lane: _wake(items, draw()) for lane, items in by_lane.items()}
-
-
-def _wake(items: Sequence[Settled], draw: float) -> Wake:
-    alive, trailing = False, 0
-    for item in items:
-        if item.answer and item.answer.outcome in ALIVE:
-            alive, trailing = True, 0
-        elif item.answer and item.answer.outcome in TRANSIENT:
-            trailing += 1
-    throttles = [item.settlement.throttle for item in items if item.settlement.throttle is not None]
-    return Wake(
-        released=len(items),
-        released_late=sum(item.claimed.generation_attempts > 0 for item in items),
-        throttle=max(throttles, default=None),
-        alive=alive,
-        trailing=trailing,
-        draw=draw,
-    )
 
 
 def _arrays(batch: Sequence[Settled]) -> dict[str, list[object]]:
@@ -148,6 +142,7 @@ def _row(item: Settled) -> tuple[object, ...]:
         decision.state,
         decision.counted,
         decision.delay,
+        decision.throttle,
         decision.reason,
         claimed.attempt_count + 1,
         claimed.generation,
