@@ -69,7 +69,8 @@ class Attempts:
         """See one delivery through its attempt; also when cancelled, what has to be settled is returned."""
         before = clock.elapsed()
         if item.claimed.lapsed is None and item.claimed.seconds_left <= before:
-            return self._untried(item.claimed, clock, DeliveryState.EXHAUSTED, reason="deadline")
+            decision = Settlement(DeliveryState.EXHAUSTED, counted=False, reason="deadline")
+            return Settled(item.claimed, decision, None, self._worker, clock.now())
         try:
             answer = await self._answer(item, clock)
         except asyncio.CancelledError:
@@ -87,10 +88,13 @@ class Attempts:
     def put_back(self, claimed: Claimed, clock: Clock) -> Settled:
         """A delivery whose predecessor in the chain was not delivered: it waits again, and was not tried.
 
+        Where there is an order it is parked until that one is terminal; a spare one is due at once.
+
         Of a dead worker nobody knows how far it came in the chain; that is recorded, and counted against nobody.
         """
         if claimed.lapsed is None:
-            return self._untried(claimed, clock, DeliveryState.PENDING)
+            decision = Settlement(DeliveryState.PENDING, counted=False, delay=0.0 if claimed.spare else None)
+            return Settled(claimed, decision, None, self._worker, clock.now())
         decision = Settlement(DeliveryState.PENDING, counted=False)
         answer = Answer(Outcome.IN_DOUBT, detail="the lease ran out while it waited for its turn in a chain")
         return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at)
@@ -121,9 +125,6 @@ class Attempts:
             return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at, slug=slug)
         duration_ms = int((after - before) * 1000)
         return Settled(claimed, decision, answer, self._worker, clock.claimed_at + before, duration_ms, slug=slug)
-
-    def _untried(self, claimed: Claimed, clock: Clock, state: DeliveryState, reason: str | None = None) -> Settled:
-        return Settled(claimed, Settlement(state, counted=False, reason=reason), None, self._worker, clock.now())
 
 
 def _stopped(to: Destination | None) -> Answer:

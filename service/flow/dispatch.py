@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from time import monotonic
 
 import structlog
 
 from service.domain.errors import Unavailable
-from service.domain.model import Claimed, DeliveryRow, DeliveryState
+from service.domain.model import Claimed, DeliveryRow, DeliveryState, SubscriberRow
 from service.flow.attempt import Attempts, Clock
 from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
@@ -158,10 +159,18 @@ class Dispatcher:
 
 
 def _chains(outbound: Sequence[Outbound]) -> list[list[Outbound]]:
-    """Deliveries that wait for one another together and in order; every other one alone."""
+    """Deliveries that wait for one another together and in order; every other one alone, or before a few spare ones."""
     chains: dict[object, list[Outbound]] = {}
+    slots: dict[SubscriberRow, list[list[Outbound]]] = {}
     for item in outbound:
         claimed = item.claimed
-        link = claimed.row if claimed.order_key is None else (claimed.subscriber, claimed.order_key)
-        chains.setdefault(link, []).append(item)
+        if claimed.order_key is not None:
+            chains.setdefault((claimed.subscriber, claimed.order_key), []).append(item)
+        elif not claimed.spare:
+            chains[claimed.row] = [item]
+            slots.setdefault(claimed.subscriber, []).append(chains[claimed.row])
+    turns = {lane: cycle(each) for lane, each in slots.items()}
+    for item in outbound:
+        if item.claimed.spare:
+            next(turns[item.claimed.subscriber]).append(item)
     return list(chains.values())

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Text, bindparam, text
@@ -26,13 +27,21 @@ async def claim(tx: Tx, *, id: UUID, job: str, run_id: str, cutoff: datetime, so
     return result.rowcount == 1
 
 
-_FIND = text("SELECT id, cutoff FROM tocsin.runs WHERE job = :job AND run_id = :run_id")
+class Known(NamedTuple):
+    """What a tick has to know of the run that it has."""
+
+    id: RunId
+    cutoff: datetime
+    claimed_at: datetime
 
 
-async def find(tx: Tx, job: str, run_id: str) -> tuple[RunId, datetime]:
-    """The id and cutoff of a run that is known to exist."""
+_FIND = text("SELECT id, cutoff, claimed_at FROM tocsin.runs WHERE job = :job AND run_id = :run_id")
+
+
+async def find(tx: Tx, job: str, run_id: str) -> Known:
+    """A run that is known to exist."""
     row = (await tx.conn.execute(_FIND, {"job": job, "run_id": run_id})).one()
-    return RunId(row.id), row.cutoff
+    return Known(RunId(row.id), row.cutoff, row.claimed_at)
 
 
 _LEASE = text("""

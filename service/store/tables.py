@@ -67,6 +67,7 @@ jobs = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("paused_reason", Text),
     Column("last_tick_at", Instant),
+    Column("frozen_since", Instant),
 )
 
 runs = Table(

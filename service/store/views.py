@@ -91,6 +91,7 @@ class JobView:
     paused: bool
     paused_reason: str | None
     last_tick_at: datetime | None
+    frozen_since: datetime | None
     last_run: RunView | None
 
 
@@ -130,7 +131,8 @@ async def runs(tx: Tx, *, job: str | None, state: RunState | None, page: Page) -
 
 
 _JOBS = text("""
-    SELECT n.name, coalesce(j.paused, false) AS paused, j.paused_reason, j.last_tick_at, r.id AS last_run
+    SELECT n.name, coalesce(j.paused, false) AS paused, j.paused_reason, j.last_tick_at, j.frozen_since,
+           r.id AS last_run
       FROM unnest(:names) WITH ORDINALITY AS n (name, position)
       LEFT JOIN tocsin.jobs j ON j.name = n.name
       LEFT JOIN LATERAL (
@@ -146,7 +148,8 @@ async def jobs(tx: Tx, names: Sequence[str]) -> list[JobView]:
     rows = (await tx.conn.execute(_QUERY.where(table.c.id.in_(last)))).all() if last else []
     by_id = {view.id: view for view in await _with_counts(tx, rows)}
     return [
-        JobView(row.name, row.paused, row.paused_reason, row.last_tick_at, by_id.get(row.last_run)) for row in standings
+        JobView(row.name, row.paused, row.paused_reason, row.last_tick_at, row.frozen_since, by_id.get(row.last_run))
+        for row in standings
     ]
 
 

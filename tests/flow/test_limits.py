@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from service.domain.breaker import FAILURES_TO_OPEN
 from service.flow import upkeep
-from service.flow.dispatch import Limits
+from service.flow.dispatch import Dispatcher, Limits
 from service.store.database import Database
 from service.store.vault import Vault, new_key
 from tests.polling import eventually
@@ -68,6 +68,17 @@ async def test_probes_come_at_growing_intervals(database: Database) -> None:
         assert pauses[-1] > 15
 
 
+async def _asked(scene: Scene, dispatcher: Dispatcher, receiver: Receiver, *, turns: int) -> list[int]:
+    """How many requests the receiver got in each of these turns."""
+    asked = []
+    for _ in range(turns):
+        before = len(receiver.requests)
+        await scene.make_due()
+        await dispatcher.once()
+        asked.append(len(receiver.requests) - before)
+    return asked
+
+
 async def test_a_recovered_lane_ramps_up(database: Database) -> None:
     scene = Scene(database)
     async with Receiver(*[answer(500)] * 20, then=answer(200)) as receiver:
@@ -77,11 +88,7 @@ async def test_a_recovered_lane_ramps_up(database: Database) -> None:
         while len(receiver.requests) < 20:
             await dispatcher.once()
             await scene.make_due()
-        taken = []
-        for _ in range(5):
-            await scene.make_due()
-            taken.append(await dispatcher.once())
-        assert taken == [1, 2, 4, 8, 16]
+        assert await _asked(scene, dispatcher, receiver, turns=4) == [1, 2, 4, 8]
 
 
 async def test_five_days_without_a_success_disable_a_subscriber_and_lose_nothing(database: Database) -> None:
@@ -203,13 +210,36 @@ async def test_behind_a_throttle_a_lane_starts_again_with_one(database: Database
         await scene.subscriber("busy", receiver.url)
         await _events(scene, 40)
         dispatcher = scene.dispatcher()
-        assert await dispatcher.once() == 16
+        await dispatcher.once()
+        assert len(receiver.requests) == 16
         assert {view.held_by for view in await scene.views("busy")} == {"throttled"}
-        taken = []
-        for _ in range(4):
-            await scene.make_due()
-            taken.append(await dispatcher.once())
-        assert taken == [1, 2, 4, 8]
+        assert await _asked(scene, dispatcher, receiver, turns=4) == [1, 2, 4, 8]
+
+
+async def test_what_waits_behind_a_slot_never_adds_a_request(database: Database) -> None:
+    scene = Scene(database)
+    release = asyncio.Event()
+    async with Receiver(*[answer(200, hold=release)] * 2, then=answer(200)) as receiver:
+        await scene.subscriber("two", receiver.url, max_concurrency=2)
+        await _events(scene, 12)
+        sending = asyncio.create_task(scene.dispatcher().once())
+        await eventually(lambda: receiver.inflight == 2)
+        release.set()
+        assert await sending == 12
+        assert receiver.peak == 2
+    assert await scene.states() == {"delivered": 12}
+
+
+async def test_a_failure_gives_back_what_waits_behind_it_untried(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(500)) as receiver:
+        await scene.subscriber("down", receiver.url, max_concurrency=2)
+        await _events(scene, 12)
+        await scene.dispatcher().once()
+        assert len(receiver.requests) == 2
+    assert sorted(view.attempt_count for view in await scene.views("down")) == [0] * 10 + [1] * 2
+    [lane] = await scene.execute("SELECT leased, next_due_at <= now() AS due FROM tocsin.lanes")
+    assert (lane.leased, lane.due) == (0, True)
 
 
 async def test_what_waits_for_a_full_lane_says_so(database: Database) -> None:
@@ -217,7 +247,7 @@ async def test_what_waits_for_a_full_lane_says_so(database: Database) -> None:
     release = asyncio.Event()
     async with Receiver(then=answer(200, hold=release)) as receiver:
         await scene.subscriber("full", receiver.url, max_concurrency=2)
-        await _events(scene, 3)
+        await _events(scene, 20)  # more than the two slots and what waits behind them in the worker
         sending = asyncio.create_task(scene.dispatcher().once())
         await eventually(lambda: receiver.inflight == 2)
         held = {(view.state.value, view.held_by) for view in await scene.views("full")}
