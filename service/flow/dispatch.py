@@ -9,7 +9,7 @@ from time import monotonic
 import structlog
 
 from service.domain.errors import Unavailable
-from service.domain.model import Claimed, DeliveryRow, DeliveryState, SubscriberRow
+from service.domain.model import Claimed, DeliveryRow, DeliveryState, Outcome, SubscriberRow
 from service.flow.attempt import Attempts, Clock
 from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
@@ -114,12 +114,12 @@ class Dispatcher:
             self._flights[chain[0].claimed.row] = asyncio.create_task(self._fly(chain, clock))
 
     async def _fly(self, chain: Sequence[Outbound], clock: Clock) -> None:
-        """Send what waits for one another, one after another; at the first that is not delivered the rest goes back."""
+        """Send what waits for one another, one after another; behind one that fails the rest goes back."""
         going = True
         try:
             for item in chain:
                 ended = await self._attempted(item, clock) if going else self._attempts.put_back(item.claimed, clock)
-                going = going and ended.settlement.state is DeliveryState.DELIVERED and not self._draining
+                going = going and not self._draining and _goes_on(ended)
                 self.settler.put(ended if item is chain[-1] else ended._replace(last=False))
         finally:
             del self._flights[chain[0].claimed.row]
@@ -156,6 +156,13 @@ class Dispatcher:
         except TimeoutError:
             # The leases run out, and the deliveries go on with in_doubt attempts as evidence.
             log.error("attempts.unsettled", attempts=self.settler.backlog)  # noqa: TRY400 - the trace says nothing
+
+
+def _goes_on(ended: Settled) -> bool:
+    """Whether the next one of its chain may be sent; where there is no order, a receiver's no is no reason to wait."""
+    if ended.claimed.order_key is None and ended.answer is not None:
+        return ended.answer.outcome in (Outcome.DELIVERED, Outcome.REJECTED)
+    return ended.settlement.state is DeliveryState.DELIVERED
 
 
 def _chains(outbound: Sequence[Outbound]) -> list[list[Outbound]]:

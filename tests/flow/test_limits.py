@@ -230,6 +230,16 @@ async def test_what_waits_behind_a_slot_never_adds_a_request(database: Database)
     assert await scene.states() == {"delivered": 12}
 
 
+async def test_a_rejection_does_not_hold_up_what_waits_behind_it(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(answer(400), then=answer(200)) as receiver:
+        await scene.subscriber("one", receiver.url, max_concurrency=1)
+        await _events(scene, 4)
+        await scene.dispatcher().once()
+        assert len(receiver.requests) == 4
+    assert await scene.states() == {"rejected": 1, "delivered": 3}
+
+
 async def test_a_failure_gives_back_what_waits_behind_it_untried(database: Database) -> None:
     scene = Scene(database)
     async with Receiver(then=answer(500)) as receiver:
