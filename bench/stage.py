@@ -26,6 +26,8 @@ TICK_SECRET = "a-tick-secret-of-the-benchmark"  # noqa: S105 - of nobody else
 CONCURRENCY = 1024
 """Of each worker. What is claimed and what waits to be settled takes room as well, so that fewer are on the wire."""
 CLAIM_BATCH = 500
+SHIPPED = {"TOCSIN_WORKER_CONCURRENCY": "128", "TOCSIN_CLAIM_BATCH": "200"}
+"""What these two are where nobody sets them."""
 _WARM = "warm-"
 _WARM_TYPE = "warm.up"
 _WARM_EVENTS = 100

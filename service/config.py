@@ -10,6 +10,7 @@ from typing import Annotated
 import structlog
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from service.config_callers import Bearer, Oidc
 from service.domain.errors import ConfigurationError
 from service.domain.identifiers import is_event_type, is_job_name
 from service.domain.job import JobConfig
@@ -39,7 +40,7 @@ class _Job(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
     source: str
-    secrets: list[str] = Field(min_length=1)
+    secrets: list[str] = Field(default_factory=list, min_length=1)
     event_type: Annotated[str, AfterValidator(_event_type)] | None = None
     page_size: int = Field(500, ge=1, le=5_000)
     statement: str | None = None
@@ -47,6 +48,8 @@ class _Job(BaseModel):
     max_cutoff_ahead: int = Field(60, ge=0, le=_DAY)
     max_cutoff_age: int = Field(7 * _DAY, ge=60, le=366 * _DAY)
     options: dict[str, object] = Field(default_factory=dict)
+    oidc: Oidc | None = None
+    bearer: Bearer | None = None
 
 
 class _File(BaseModel):
@@ -71,8 +74,8 @@ def load_jobs(path: Path, *, named: bool = False) -> dict[str, JobConfig]:
     """The jobs by name; none, with a warning, when there is no such file and nobody `named` it.
 
     Raises:
-        ConfigurationError: the file is not TOML, has an unknown or wrong key, a secret is missing, too short, or shared
-            by two jobs.
+        ConfigurationError: the file is not TOML, has an unknown or wrong key, nobody can tick a job, or a secret is
+            missing, too short, or shared by two jobs.
 
     """
     try:
@@ -106,8 +109,16 @@ def _job(name: str, job: _Job) -> JobConfig:
         raise ConfigurationError(
             'the name of a job must be up to 100 of a-z, 0-9, ".", "-", "_" and begin with a letter or digit'
         )
-    secrets = tuple(_secret(name, at, reference) for at, reference in enumerate(job.secrets))
-    return JobConfig(name=name, **{**dict(job), "secrets": secrets})
+    if not (job.secrets or job.oidc or job.bearer):
+        raise ConfigurationError(
+            f'jobs."{name}": needs secrets, or a table oidc or bearer: without one of them nobody can tick it'
+        )
+    credentials = {
+        "secrets": tuple(_secret(name, at, reference) for at, reference in enumerate(job.secrets)),
+        "oidc": job.oidc.read(name) if job.oidc else None,
+        "bearer": job.bearer.read(name) if job.bearer else None,
+    }
+    return JobConfig(name=name, **(dict(job) | credentials))
 
 
 def _secret(name: str, at: int, reference: str) -> bytes:
@@ -123,15 +134,17 @@ def _secret(name: str, at: int, reference: str) -> bytes:
 
 
 def _check_unshared(jobs: dict[str, JobConfig]) -> None:
-    """A tick's signature does not name its job, so that a shared secret would let one job's tick start another."""
+    """A tick's signature does not name its job, so that a shared secret would let one job's tick start another.
+
+    Nor may a token be a secret: what signs must never go over the wire.
+    """
     owners: dict[bytes, str] = {}
     for job in jobs.values():
-        for secret in job.secrets:
-            owner = owners.setdefault(secret, job.name)
-            if owner != job.name:
-                raise ConfigurationError(
-                    f'jobs."{owner}" and jobs."{job.name}" have the same secret: give each job one of its own'
-                )
+        held = dict.fromkeys(job.bearer.tokens if job.bearer else (), f'jobs."{job.name}".bearer')
+        for secret, place in [*dict.fromkeys(job.secrets, f'jobs."{job.name}"').items(), *held.items()]:
+            owner = owners.setdefault(secret, place)
+            if owner != place:
+                raise ConfigurationError(f"{owner} and {place} have the same secret: give each one of its own")
 
 
 def _one_line(error: ValidationError) -> str:

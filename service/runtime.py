@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -20,12 +20,14 @@ from service.domain.job import JobConfig
 from service.embedded import EmbeddedPostgres
 from service.flow import survey
 from service.flow.attempt import Attempts
+from service.flow.counters import Counters
 from service.flow.discovery import Discovery
 from service.flow.dispatch import Dispatcher, Limits
 from service.flow.doorbell import Doorbell
 from service.flow.egress import Egress
 from service.flow.outbound import Loader
 from service.flow.settler import Settler
+from service.flow.tokens import Tokens
 from service.flow.worker import Worker
 from service.settings import Settings
 from service.sources import Source, load
@@ -58,6 +60,8 @@ class Runtime:
     vault: Vault
     egress: Egress
     doorbell: Doorbell
+    tokens: Tokens
+    counters: Counters = field(default_factory=Counters)
 
     def worker(self) -> Worker:
         """A worker of this process, with a name of its own in leases and evidence."""
@@ -92,16 +96,32 @@ async def open_runtime(settings: Settings, *, migrate: bool = False) -> AsyncIte
         log.warning("settings.unknown", name=name, did_you_mean=meant, effect="none: see docs/settings.md")
     jobs = config.configured_jobs(settings)
     sources = load(jobs.values())
+    _warn_of_bearers(jobs)
     settings = keyfiles.complete(settings)
     vault = Vault([key.get_secret_value() for key in settings.encryption_keys])
     async with _database(settings, migrate=migrate) as db:
         await _check_attempts_fit(settings, db)
         await survey.warn_at_start(db, vault, settings.egress_allow, settings.egress_deny)
         egress = Egress(settings.egress_allow, settings.egress_deny)
+        tokens = Tokens(egress)
         try:
-            yield Runtime(settings, jobs, sources, db, vault, egress, Doorbell(db))
+            yield Runtime(settings, jobs, sources, db, vault, egress, Doorbell(db), tokens, Counters(jobs))
         finally:
+            await tokens.close()
             await egress.close()
+
+
+def _warn_of_bearers(jobs: Mapping[str, JobConfig]) -> None:
+    """Whoever switches the weakest class on reads its limits where it is switched on."""
+    for job in jobs.values():
+        if job.bearer is not None:
+            log.warning(
+                "ticks.bearer_allowed",
+                job=job.name,
+                limits="whoever sees the token can tick this job for as long as it is configured, with any run id and "
+                "cutoff: it signs nothing and does not expire",
+                mend="use oidc or secrets where the scheduler can; otherwise TLS only, and a new token now and then",
+            )
 
 
 @asynccontextmanager

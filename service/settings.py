@@ -188,10 +188,13 @@ class Settings(BaseSettings):
         "the data folder.",
     )
     egress_allow: Networks = Field(
-        (), description="Networks, comma-separated, that deliveries may go to although they are not public."
+        (),
+        description="Networks, comma-separated, that deliveries may go to, and keys of identity tokens may be fetched "
+        "from, although they are not public.",
     )
     egress_deny: Networks = Field(
-        (), description="Networks, comma-separated, that deliveries may never go to; wins over the allowed ones."
+        (),
+        description="Networks, comma-separated, that neither may ever go to; wins over the allowed ones.",
     )
     lease_seconds: float = Field(
         60,

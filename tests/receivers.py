@@ -5,7 +5,7 @@
         assert receiver.requests[0].header("webhook-id")
 
 Answers are used up one a request; after the last one `then` is given for ever. A function from request to answer
-may stand in their place, for answers that depend on what was asked.
+may stand in the place of each, for answers that depend on what was asked.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class Receiver:
     def __init__(
         self,
         *answers: Answer | Script,
-        then: Answer | None = None,
+        then: Answer | Script | None = None,
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
     ) -> None:

@@ -6,7 +6,7 @@ from bench import history
 from bench.house import House
 from bench.machine import resident_mb
 from bench.sizes import Sizes
-from bench.stage import Stage
+from bench.stage import SHIPPED, Stage
 
 
 async def measure(stage: Stage, sizes: Sizes) -> None:
@@ -22,8 +22,8 @@ async def measure(stage: Stage, sizes: Sizes) -> None:
 
 
 async def _worked(stage: Stage, house: House, seconds: float) -> float:
-    """The worker's memory after so many seconds of work."""
-    async with stage.workers(house, 1) as [pid]:
+    """The worker's memory after so many seconds of work, with the settings as shipped."""
+    async with stage.workers(house, 1, **SHIPPED) as [pid]:
         await house.release("s-")
         await asyncio.sleep(seconds)
         return resident_mb(pid)

@@ -1,7 +1,7 @@
 """What `tocsin doctor` looks at: one function for each question, each answered with findings and their mends."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_network
 
@@ -9,8 +9,10 @@ from sqlalchemy import text
 
 from service import config, migrations
 from service.cli.api import Api, NobodyAnswers
+from service.cli.checks_jobs import examine_bearers, examine_issuers, examine_ticks
 from service.cli.checks_subscribers import examine_subscribers
 from service.cli.findings import Examination, Finding, Status
+from service.domain.job import JobConfig
 from service.runtime import database_url
 from service.settings import Network, Settings
 from service.sources import load
@@ -34,9 +36,10 @@ async def examine(url: str) -> list[Finding]:
         found.note("settings", Status.OK, "they fit together")
         _strays(found, settings)
     if settings is not None:
-        _jobs(found, settings)
+        jobs = _jobs(found, settings)
         _egress(found, settings.egress_allow)
-        await _database(found, settings)
+        await examine_issuers(found, jobs, settings)
+        await _database(found, settings, jobs)
     await _api(found, url)
     return found.findings
 
@@ -47,7 +50,9 @@ def _strays(found: Examination, settings: Settings) -> None:
         found.note("settings", Status.WARN, f"{name} is no setting and has no effect: {mend}")
 
 
-def _jobs(found: Examination, settings: Settings) -> None:
+def _jobs(found: Examination, settings: Settings) -> Mapping[str, JobConfig]:
+    """The jobs, as far as they can be read."""
+    jobs: Mapping[str, JobConfig] = {}
     with found.question("jobs"):
         jobs = config.configured_jobs(settings)
         load(jobs.values())
@@ -55,6 +60,8 @@ def _jobs(found: Examination, settings: Settings) -> None:
             found.note("jobs", Status.OK, f"{settings.config}: {', '.join(sorted(jobs))}; every secret can be read")
         else:
             found.note("jobs", Status.WARN, f"{settings.config} declares none: every tick will be refused")
+    examine_bearers(found, jobs)
+    return jobs
 
 
 def _egress(found: Examination, allowed: Sequence[Network]) -> None:
@@ -76,7 +83,7 @@ def _doubt(network: Network) -> str | None:
     return None
 
 
-async def _database(found: Examination, settings: Settings) -> None:
+async def _database(found: Examination, settings: Settings, jobs: Mapping[str, JobConfig]) -> None:
     if settings.database_url is None and not (settings.data_dir / "postgres").exists():
         found.note("database", Status.WARN, f"there is none in {settings.data_dir} yet: `tocsin up` creates it")
         return
@@ -87,6 +94,7 @@ async def _database(found: Examination, settings: Settings) -> None:
             with found.question("schema"):
                 await migrations.check(url)
                 found.note("schema", Status.OK, f"at {migrations.head()}, this release's")
+                await examine_ticks(found, jobs, url)
                 await examine_subscribers(found, settings, url)
 
 

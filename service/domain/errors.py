@@ -45,7 +45,7 @@ class Refused(TocsinError):
 
 
 class TickRefused(Refused):
-    """The tick's signature does not belong to this job, or there is no such job."""
+    """The tick's signature or token does not belong to this job, or there is no such job."""
 
 
 class Unauthenticated(Refused):
@@ -98,6 +98,10 @@ class Invalid(Refused):
 
 class CutoffOutOfRange(Invalid):
     """The cutoff is too far in the future or too old for this job."""
+
+    def __init__(self, *problems: Problem, detail: str | None = None, too_old: bool = False) -> None:
+        super().__init__(*problems, detail=detail)
+        self.too_old = too_old
 
 
 class IdempotencyMismatch(Invalid):

@@ -47,6 +47,12 @@ def verify_tick(secrets: Sequence[bytes], run_id: object, cutoff: object, signat
     return bool(secrets) and any(matches)
 
 
+def verify_token(tokens: Sequence[bytes], given: bytes) -> bool:
+    """Whether `given` is one of the static tokens; each is compared in constant time, whichever matches."""
+    matches = [hmac.compare_digest(one, given) for one in tokens]
+    return any(matches)
+
+
 def new_secret(random_bytes: bytes) -> str:
     """The text of a webhook secret around the given random bytes.
 

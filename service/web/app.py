@@ -13,7 +13,7 @@ from starlette.routing import Match
 
 from service.domain.errors import Invalid, NotFound, TocsinError
 from service.runtime import Runtime
-from service.web import deliveries, document, events, health, jobs, pages, runs, subscribers, ticks
+from service.web import deliveries, document, events, health, jobs, metrics, pages, runs, subscribers, ticks
 from service.web.answers import Answer
 from service.web.edge import Edge
 from service.web.faults import problems_of
@@ -31,6 +31,7 @@ _ROUTERS = (
     subscribers.router,
     deliveries.router,
     health.router,
+    metrics.router,
     pages.router,
 )
 

@@ -122,5 +122,6 @@ def _job(config: JobConfig, view: JobView) -> Job:
         paused=view.paused,
         paused_reason=view.paused_reason,
         last_tick_at=view.last_tick_at,
+        frozen_since=view.frozen_since,
         last_run=None if view.last_run is None else Run.model_validate(view.last_run),
     )

@@ -71,8 +71,10 @@ TABLE: Mapping[type[TocsinError], Kind] = MappingProxyType(
             "Sign runId + '.' + cutoffIso, exactly as they stand in the body, with HMAC-SHA256 under the job's tick "
             "secret, and send the hex digits alone. The usual mistakes: a newline that `echo` adds (use printf '%s'), "
             "the prefix that `openssl dgst` prints (cut it off), another job's secret, a job name that is not in "
-            "tocsin.toml. `tocsin sign` prints the right signature and explains a wrong one. For safety this answer "
-            "is the same for all of them, and nothing was written.",
+            "tocsin.toml. `tocsin sign` prints the right signature and explains a wrong one. With a token in place of "
+            "the signature: its issuer, audience and claims must be those of the job's table `oidc`; the log line "
+            "`tick.refused` says in `why` which was not. For safety this answer is the same for all of them, and "
+            "nothing was written.",
             MappingProxyType({"www-authenticate": "Signature"}),
         ),
         errors.Unauthenticated: Kind(
@@ -173,8 +175,8 @@ TABLE: Mapping[type[TocsinError], Kind] = MappingProxyType(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "unavailable",
             "Not available just now",
-            "The database cannot be reached or is busy. Send the same request again after the time in Retry-After: "
-            "nothing is lost, and nothing happens twice.",
+            "The database cannot be reached or is busy, or the issuer of a tick's token is away. Send the same request "
+            "again after the time in Retry-After: nothing is lost, and nothing happens twice.",
             MappingProxyType({"retry-after": "2"}),
         ),
         errors.Contended: Kind(

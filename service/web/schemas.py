@@ -73,6 +73,10 @@ class Job(Out):
     paused: bool
     paused_reason: str | None = Field(examples=[None])
     last_tick_at: Instant | None
+    frozen_since: Instant | None = Field(
+        description="Since then each tick that came has only repeated a run of long ago: its body does not change.",
+        examples=[None],
+    )
     last_run: Run | None
 
 

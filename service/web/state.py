@@ -24,6 +24,8 @@ class WebState:
     draining: bool = False
     check: asyncio.Task[None] | None = None
     """The latest look at the database that a readiness probe asked for."""
+    look_again_at: float = 0.0
+    """When a scrape of the metrics may ask the database again, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         """Behind the API no transaction lasts: somebody waits for it."""

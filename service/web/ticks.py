@@ -1,23 +1,26 @@
-"""The scheduler's door: one signed tick in, one claimed run out."""
+"""The scheduler's door: one authenticated tick in, one claimed run out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Final
 
 import structlog
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
 
-from service.domain import errors, jsontext, signing
-from service.domain.errors import Invalid, Problem, TickRefused
-from service.domain.job import JobConfig
+from service.domain import errors
+from service.domain.errors import CutoffOutOfRange, Refused, RunConflict, TickRefused
 from service.domain.model import RunSource
 from service.flow import intake
+from service.flow.counters import TickResult
 from service.flow.intake import Accepted
 from service.runtime import Runtime
 from service.store import views
-from service.web import bodies
+from service.web import bodies, callers, knocking
 from service.web.answers import Answer
+from service.web.callers import Admitted
 from service.web.described import OPEN, answers, refusals, takes
-from service.web.fields import In, InstantIn, RunIdText
+from service.web.knocking import SCHEDULE_TIME, Tick
 from service.web.problems import TooSlow
 from service.web.schemas import Run, TickAccepted
 from service.web.state import House
@@ -26,22 +29,28 @@ log = structlog.get_logger()
 
 router = APIRouter(tags=["ticks"])
 
-_MAX_DEPTH = 2
-"""A tick nests not at all. Whoever has no secret may not make us build thousands of objects before we find that out."""
-
-
-class Tick(In):
-    """Run this job as `runId` up to `cutoffIso`; `signature` covers both, joined by a dot."""
-
-    run_id: RunIdText = Field(description="1-200 bytes of UTF-8, no control characters.")
-    cutoff_iso: InstantIn
-    signature: str = Field(description="Hex of HMAC-SHA256 over runId + '.' + cutoffIso under the job's tick secret.")
-
+FROZEN_MEND: Final = (
+    "the scheduler sends the same body every time, so nothing new runs: let it make runId, cutoffIso and signature "
+    "anew for each slot, or send a token in their place ([jobs.X.oidc]); docs/ticks.md has recipes"
+)
 
 _EXAMPLE = {
     "runId": "nightly-2026-11-30",
     "cutoffIso": "2026-11-30T02:00:00Z",
     "signature": "5d1ff2d4d2f5b9d3c3c3f6f3d3b1c7ad1f7e0a4f2e9c8b7a6d5e4f3a2b1c0d9e",
+}
+
+_HEADERS = {
+    "parameters": [
+        {
+            "name": SCHEDULE_TIME,
+            "in": "header",
+            "required": False,
+            "description": "The slot, from a caller with an identity token: it is the cutoff and ends the runId.",
+            "schema": {"type": "string", "format": "date-time"},
+            "example": "2026-11-30T03:00:00+01:00",
+        }
+    ]
 }
 
 
@@ -50,7 +59,9 @@ _EXAMPLE = {
     summary="Tick a job",
     description=(
         "Claims the run and answers; the work is done by the workers. Safe to repeat: the same runId with the same "
-        "cutoff gets the same run. Any Content-Type. The signature stands in place of an API key."
+        "cutoff gets the same run. Any Content-Type. The signature stands in place of an API key. Where the job has "
+        "a table `oidc` or `bearer` in tocsin.toml, `Authorization: Bearer <token>` stands in place of the signature; "
+        "the body may then be empty (`oidc`) or hold `runId` and, if it is to be another time than now, `cutoffIso`."
     ),
     status_code=HTTPStatus.ACCEPTED,
     responses={
@@ -66,41 +77,61 @@ _EXAMPLE = {
             errors.CutoffOutOfRange,
         ),
     },
-    openapi_extra=takes(Tick, _EXAMPLE) | OPEN,
+    openapi_extra=takes(Tick, _EXAMPLE, required=False) | OPEN | _HEADERS,
 )
 @router.post("/v1/jobs/{job}/ticks/", include_in_schema=False, name="post_tick_slash")
 async def post_tick(job: str, request: Request, house: House) -> Response:
-    """Decide in this order: size, JSON, the signed fields, the signature, everything else."""
-    members, _ = jsontext.parse_object(await bodies.read(request, bodies.TICK_BYTES), max_depth=_MAX_DEPTH)
-    config = _verified(house, job, members)
-    tick = bodies.validate(Tick, members)
-    accepted = await intake.accept(
-        house.db, house.doorbell, config, run_id=tick.run_id, cutoff=tick.cutoff_iso, source=RunSource.HMAC
-    )
-    log.info("tick.accepted", job=config.name, run=str(accepted.run), duplicate=accepted.duplicate)
+    """Decide in this order: size, who it is (of a signed body: JSON, then the signature), everything else."""
+    with _counting(house, job):
+        raw = await bodies.read(request, bodies.TICK_BYTES)
+        caller = await callers.admitted(house, job, request.headers, raw)
+        accepted = await _accept(house, caller, request, raw)
+    _note(house, caller, accepted)
     return (await accepted_answer(house, accepted)).response()
 
 
-def _verified(house: Runtime, job: str, members: dict[str, jsontext.Json]) -> JobConfig:
-    """The job whose secret signed this tick; who has none signed it learns nothing more than that."""
-    run_id, cutoff = _text(members, "runId"), _text(members, "cutoffIso")
-    if run_id is None or cutoff is None:
-        raise Invalid(*(Problem(f"/{name}", "is required, as a string") for name in _missing(members)))
-    config = house.jobs.get(job)
-    secrets = config.secrets if config else ()
-    if signing.verify_tick(secrets, run_id, cutoff, members.get("signature")) and config:
-        return config
-    log.warning("tick.refused", job=config.name if config else None)
-    raise TickRefused
+@contextmanager
+def _counting(house: Runtime, job: str) -> Iterator[None]:
+    """Count what is refused; an unknown job has no name in the metrics, or callers could make up labels."""
+    try:
+        yield
+    except Refused as refusal:
+        result = TickResult.INVALID
+        if isinstance(refusal, TickRefused):
+            result = TickResult.REFUSED
+        elif isinstance(refusal, RunConflict):
+            result = TickResult.CONFLICT
+        house.counters.tick(job if job in house.jobs else "", result)
+        raise
 
 
-def _text(members: dict[str, jsontext.Json], name: str) -> str | None:
-    value = members.get(name)
-    return value if isinstance(value, str) else None
+async def _accept(house: Runtime, caller: Admitted, request: Request, raw: bytes) -> Accepted:
+    wanted = await knocking.knock(house.db, caller, request.headers, raw)
+    try:
+        return await intake.accept(
+            house.db,
+            house.doorbell,
+            caller.job,
+            run_id=wanted.run_id,
+            cutoff=wanted.cutoff,
+            source=caller.source,
+        )
+    except CutoffOutOfRange as refusal:
+        if refusal.too_old and caller.source is RunSource.HMAC:
+            log.warning("tick.too_old", job=caller.job.name, mend=f"if every tick is refused so, {FROZEN_MEND}")
+        raise knocking.at_its_place(refusal, caller.source, request.headers) from None
 
 
-def _missing(members: dict[str, jsontext.Json]) -> list[str]:
-    return [name for name in ("runId", "cutoffIso") if _text(members, name) is None]
+def _note(house: Runtime, caller: Admitted, accepted: Accepted) -> None:
+    """Log and count a tick that has its run."""
+    job, run = caller.job.name, str(accepted.run)
+    log.info("tick.accepted", job=job, run=run, source=caller.source.value, duplicate=accepted.duplicate)
+    result = TickResult.DUPLICATE if accepted.duplicate else TickResult.ACCEPTED
+    if accepted.frozen_since is not None:
+        result = TickResult.FROZEN
+        log.warning("tick.frozen", job=job, run=run, since=accepted.frozen_since.isoformat(), mend=FROZEN_MEND)
+    house.counters.tick(job, result)
+    house.counters.last_tick(job, accepted.at)
 
 
 async def accepted_answer(house: Runtime, accepted: Accepted) -> Answer:

@@ -1,5 +1,6 @@
 """What the doctor says of subscribers that the settings of its shell do not suit."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +72,30 @@ async def test_a_variable_that_is_no_setting_is_warned_of_and_a_url_that_is_refu
     refused = await _doctor(elsewhere)
     assert refused["database"]["status"] == "fail"
     assert "no database of this name" in refused["database"]["detail"]
+
+
+async def test_jobs_whose_ticks_repeat_an_old_run_static_tokens_and_issuers_out_of_reach_are_warned_of(
+    scene: Scene, database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tocsin.toml"
+    path.write_text(
+        '[jobs.nightly]\nsource = "tick"\nevent_type = "a"\nsecrets = ["env:NIGHTLY_SECRET"]\n'
+        '[jobs.ci]\nsource = "tick"\nevent_type = "a"\n'
+        '[jobs.ci.oidc]\nissuer = "http://127.0.0.1:9"\naudience = "a"\nclaims.sub = "b"\n'
+        '[jobs.bus]\nsource = "tick"\nevent_type = "a"\nbearer.tokens = ["env:BUS_TOKEN"]\n'
+    )
+    env = {"TOCSIN_CONFIG": str(path), "NIGHTLY_SECRET": "n" * 32, "BUS_TOKEN": "b" * 32}
+    found = await _doctor(database_url, **env)
+    assert (found["ticks"]["status"], found["bearers"]["status"]) == ("ok", "warn")
+    assert found["bearers"]["detail"].startswith("bus: ")
+    assert found["issuers"]["status"] == "warn"
+    assert "http://127.0.0.1:9" in found["issuers"]["detail"]
+    let = await _doctor(database_url, TOCSIN_EGRESS_ALLOW="127.0.0.0/8", **env)
+    assert let["issuers"]["status"] == "ok"
+    await scene.execute("INSERT INTO tocsin.jobs (name, frozen_since) VALUES ('nightly', '2026-11-30T02:00Z')")
+    await scene.execute("INSERT INTO tocsin.jobs (name, frozen_since) VALUES ('gone', now())")
+    found = await _doctor(database_url, **env)
+    assert found["ticks"]["status"] == "warn"
+    assert "nightly since 2026-11-30 02:00 UTC" in found["ticks"]["detail"]
+    assert "anew for each slot" in found["ticks"]["detail"]
+    assert "gone" not in found["ticks"]["detail"]

@@ -121,6 +121,7 @@ async def test_a_token_that_begins_later_is_not_yet_valid(clock: Clock, issuer: 
     now, wanted = int(clock()), issuer.wants_google()
     assert await refusal(verifier, issuer.google(nbf=now + 31), wanted) == "not-yet-valid"
     assert await refusal(verifier, issuer.google(iat=now + 31), wanted) == "not-yet-valid"
+    assert await refusal(verifier, issuer.google(nbf=now - 60, iat=now + 31), wanted) == "not-yet-valid"
     assert await verifier.verify(issuer.google(nbf=now + 29.5), wanted)
 
 

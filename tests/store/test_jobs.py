@@ -41,3 +41,23 @@ async def test_a_resumed_job_forgets_the_reason_and_keeps_its_last_tick(database
 async def test_a_job_that_is_not_known_is_not_resumed(database: Database) -> None:
     async with database.begin() as tx:
         assert not await jobs.resume(tx, JOB)
+
+
+async def test_a_frozen_job_stays_so_until_it_is_thawed_and_is_found_among_those_asked_for(database: Database) -> None:
+    async with database.begin() as tx:
+        assert await jobs.touch(tx, JOB) is None
+        await jobs.touch(tx, "other")
+        await jobs.freeze(tx, JOB, tx.now)
+        assert await jobs.touch(tx, JOB) == tx.now
+        assert await jobs.frozen(tx, [JOB, "other", "never"]) == {JOB: tx.now}
+        assert await jobs.frozen(tx, ["other"]) == {}
+        await jobs.freeze(tx, JOB, None)
+        assert await jobs.frozen(tx, [JOB]) == {}
+
+
+async def test_the_last_ticks_are_told_of_those_that_were_ticked(database: Database) -> None:
+    async with database.begin() as tx:
+        await jobs.touch(tx, JOB)
+        await jobs.pause(tx, "never-ticked", None)
+        assert await jobs.last_ticks(tx, [JOB, "never-ticked", "unknown"]) == {JOB: tx.now}
+        assert await jobs.last_ticks(tx, []) == {}

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,10 +20,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from service.domain.job import JobConfig
 from service.domain.model import Scope
 from service.domain.signing import tick_signature
+from service.domain.targets import Network
 from service.domain.timestamps import format_rfc3339
 from service.flow import control
+from service.flow.counters import Counters
 from service.flow.doorbell import Doorbell
 from service.flow.egress import Egress
+from service.flow.tokens import Tokens
 from service.runtime import Runtime
 from service.settings import Settings
 from service.store.database import Database
@@ -93,29 +96,35 @@ class Api:
         return {"authorization": f"Bearer {made.key}"}
 
 
-def runtime_on(db: Database) -> Runtime:
-    """What the API needs, on a test's database."""
+def runtime_on(db: Database, jobs: Mapping[str, JobConfig] = JOBS, allow: Sequence[Network] = ()) -> Runtime:
+    """What the API needs, on a test's database; `allow` are networks that it may call."""
     settings = Settings(bootstrap_key=BOOTSTRAP_KEY, data_dir="unused")
+    egress = Egress(allow, ())
     return Runtime(
         settings=settings,
-        jobs=JOBS,
+        jobs=jobs,
         sources={},
         db=db,
         vault=Vault([new_key()]),
-        egress=Egress((), ()),
+        egress=egress,
         doorbell=Doorbell(db),
+        tokens=Tokens(egress),
+        counters=Counters(jobs),
     )
 
 
 @asynccontextmanager
-async def called(db: Database) -> AsyncIterator[Api]:
+async def called(
+    db: Database, jobs: Mapping[str, JobConfig] = JOBS, allow: Sequence[Network] = ()
+) -> AsyncIterator[Api]:
     """The API, called in the process by a client that holds the bootstrap key."""
-    house = runtime_on(db)
+    house = runtime_on(db, jobs, allow)
     app = create_app(house)
     headers = {"authorization": f"Bearer {BOOTSTRAP_KEY}"}
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://tocsin", headers=headers) as client:
         yield Api(app, house, client)
+    await house.tokens.close()
     await house.egress.close()
 
 
@@ -134,7 +143,14 @@ def client(api: Api) -> httpx.AsyncClient:
 
 @pytest_asyncio.fixture
 async def address(api: Api) -> AsyncIterator[tuple[str, int]]:
-    """Where the same API answers on a real socket, served as `tocsin serve` does."""
+    """Where the same API answers on a real socket."""
+    async with served(api) as where:
+        yield where
+
+
+@asynccontextmanager
+async def served(api: Api) -> AsyncIterator[tuple[str, int]]:
+    """Where an API answers on a real socket, served as `tocsin serve` does."""
     bound = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(Door(api.app))
     serving = asyncio.create_task(server._serve([bound]))

@@ -37,8 +37,8 @@ async def test_without_a_good_key_nothing_is_read(refusing: Api, header: str | N
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_every_operation_but_ticks_and_health_asks_for_a_key(refusing: Api) -> None:
-    open_paths = {"/v1/jobs/{job}/ticks", "/livez", "/readyz"}
+async def test_every_operation_but_ticks_health_and_metrics_asks_for_a_key(refusing: Api) -> None:
+    open_paths = {"/v1/jobs/{job}/ticks", "/livez", "/readyz", "/metrics"}
     for path, operations in openapi_document()["paths"].items():
         for method, operation in operations.items():
             assert (operation["security"] == []) is (path in open_paths), path

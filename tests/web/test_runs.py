@@ -167,6 +167,7 @@ async def test_a_job_shows_its_last_tick_and_run(api: Api) -> None:
         "paused": False,
         "pausedReason": None,
         "lastTickAt": None,
+        "frozenSince": None,
         "lastRun": None,
     }
     await ticked(api, "r1")
