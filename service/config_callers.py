@@ -10,13 +10,9 @@ from service.domain import urls
 from service.domain.errors import ConfigurationError
 from service.domain.job import BearerConfig, OidcConfig
 from service.domain.jsontext import text_fault
+from service.domain.jwks import ALGORITHMS
 from service.flow.egress import check_url
 from service.settings import read_secret
-
-ALGORITHMS: Final = frozenset({
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
-})  # fmt: skip
-"""Those with a public key: whoever can check a token must not be able to make one."""
 
 _SHORTEST_TOKEN: Final = 32
 _MAX_CHARS: Final = 500
