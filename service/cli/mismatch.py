@@ -8,13 +8,21 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from itertools import product
+from unicodedata import normalize
+
+from service.domain.timestamps import parse_rfc3339
 
 _HEX_LENGTH = 64
 _BARE_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _OPENSSL_PREFIX = re.compile(r"\S*\(\S*\)= ?(?P<rest>\S+)")
 _OPENSSL_SUFFIX = re.compile(r"(?P<rest>[0-9a-fA-F]+) [ *]\S+")
 _SCHEME = re.compile(r"(?:sha256=|v1,|v1=|0x)(?P<rest>\S+)", re.IGNORECASE)
+_UTC = ("Z", "z", "+00:00", "-00:00", "+0000", " UTC", "")
+_OFFSETS = (*(hours * 60 for hours in range(-12, 15) if hours), -210, 210, 270, 330, 345, 390, 570, 630)
+"""In minutes: the whole hours, and the half and quarter ones where many people live."""
+_LAST_YEAR = 9999
 _OTHER_HASHES = {16: "md5", 20: "sha1", 28: "sha224", 48: "sha384", 64: "sha512"}
 
 
@@ -44,10 +52,15 @@ class _Guess:
     mistake: str | None = None
 
 
-def explain(supplied: str, job: str, run_id: str, cutoff: str, keys: Sequence[Key]) -> Finding:
-    """Find the fewest mistakes that lead from the secrets and the tick to the supplied signature."""
+def explain(
+    supplied: str, job: str, run_id: str, cutoff: str, keys: Sequence[Key], *, as_written: str | None = None
+) -> Finding:
+    """Find the fewest mistakes that lead from the secrets and the tick to the supplied signature.
+
+    `as_written` is the message with the escapes that it has in the JSON text, where somebody may have signed those.
+    """
     digests = list(_digests(supplied))
-    tries = product(digests, _messages(job, run_id, cutoff), _secrets(keys))
+    tries = product(digests, _messages(job, run_id, cutoff, as_written), _secrets(keys))
     found = sorted(
         (mistakes for digest, message, secret in tries if (mistakes := _mistakes(digest, message, secret)) is not None),
         key=len,
@@ -113,7 +126,7 @@ def _encodings(text: str, mistake: str | None) -> Iterator[_Guess]:
             yield _Guess(inner, f"{before}It is base64 of the hex; send the hex itself.")
 
 
-def _messages(job: str, run_id: str, cutoff: str) -> Iterator[_Guess]:
+def _messages(job: str, run_id: str, cutoff: str, as_written: str | None) -> Iterator[_Guess]:
     """What may have been signed, the right message first."""
     right = f"{run_id}.{cutoff}"
     yield _Guess(_bytes(right))
@@ -128,20 +141,31 @@ def _messages(job: str, run_id: str, cutoff: str) -> Iterator[_Guess]:
     yield from (_Guess(_bytes(mark + right + mark), quoted) for mark in ('"', "'"))
     spelled = "Another spelling of the cutoff is signed: sign and send the same characters."
     yield from (_Guess(_bytes(f"{run_id}.{other}"), spelled) for other in _spellings(cutoff))
+    formed = "The run id is signed in another Unicode normal form: sign and send the same characters."
+    yield from (_Guess(_bytes(f"{normalize(form, run_id)}.{cutoff}"), formed) for form in ("NFC", "NFD"))
+    if as_written is not None:
+        escaped = "The escapes of the JSON text are signed: sign the characters that they stand for."
+        yield _Guess(_bytes(as_written), escaped)
     body = "The JSON body is signed; sign runId, dot, cutoffIso."
     yield from (_Guess(text, body) for text in _bodies(run_id, cutoff))
 
 
 def _spellings(cutoff: str) -> Iterator[str]:
-    """The same instant as other programs write it."""
-    zone = re.search(r"(Z|[+-]00:00)$", cutoff, re.IGNORECASE)
-    if zone is None:
+    """The same instant as other programs write it: in UTC, or with an offset that clocks on earth have."""
+    try:
+        instant = parse_rfc3339(cutoff)
+    except ValueError:
         return
-    stem = cutoff[: zone.start()]
-    stems = {stem, stem.split(".")[0], f"{stem}.000", f"{stem}.000000", stem.replace("T", " ")}
-    for other, end in product(sorted(stems), ("Z", "z", "+00:00", "+0000", "")):
-        if other + end != cutoff:
-            yield other + end
+    whole, micro = f"{instant:%Y-%m-%dT%H:%M:%S}", f"{instant.microsecond:06}"
+    stems = (whole, f"{whole}.{micro[:3]}", f"{whole}.{micro}", whole.removesuffix(":00"))
+    utc = product((*stems, *(stem.replace("T", " ") for stem in stems)), _UTC)
+    abroad = (other for minutes in _OFFSETS if 1 < instant.year < _LAST_YEAR for other in _local(instant, minutes))
+    yield from (other for other in (*map("".join, utc), *abroad) if other != cutoff)
+
+
+def _local(instant: datetime, minutes: int) -> Iterator[str]:
+    local = instant.astimezone(timezone(timedelta(minutes=minutes)))
+    yield from (local.isoformat(timespec=digits) for digits in ("seconds", "milliseconds"))
 
 
 def _bodies(run_id: str, cutoff: str) -> Iterator[bytes]:

@@ -1,49 +1,70 @@
-"""`tocsin sign`: prints a tick's signature, or explains why another one does not match."""
+"""`tocsin sign`: prints a tick's signature, or explains why a tick was refused."""
 
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.cli.mismatch import explain
 from service.cli.options import acceptable_run_id, command_app
 from service.cli.output import plain
-from service.cli.tick_secrets import Secret, known_keys
+from service.cli.refused import MAX_BODY_BYTES, judge
+from service.cli.tick_secrets import Secret, known_keys, signing_secret
 from service.domain.signing import tick_signature
 
 app = command_app()
-
-_MAX_SIGNATURE = 4096
 
 
 @app.command()
 def sign(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name in tocsin.toml.")],
     run_id: Annotated[
-        str,
-        typer.Argument(metavar="RUN_ID", help="The run id exactly as it is sent.", callback=acceptable_run_id),
-    ],
-    cutoff: Annotated[str, typer.Argument(metavar="CUTOFF", help="cutoffIso exactly as it is sent.")],
-    expect: Annotated[
         str | None,
-        typer.Option(metavar="SIGNATURE", help="Compare with this signature, and explain a mismatch (- reads stdin)."),
+        typer.Argument(metavar="RUN_ID", help="The run id exactly as it is sent.", callback=acceptable_run_id),
+    ] = None,
+    cutoff: Annotated[
+        str | None, typer.Argument(metavar="CUTOFF", help="cutoffIso exactly as it is sent.", show_default=False)
+    ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TICK",
+            help="Explain why this tick was refused: its JSON body, a file with it, or - for stdin. In place of "
+            "RUN_ID and CUTOFF.",
+        ),
     ] = None,
     secret: Secret = None,
 ) -> None:
     """Print the signature of a tick: hex of HMAC-SHA256 over RUN_ID.CUTOFF.
 
-    With --expect: exit code 0 where the signatures agree; else 1 and what went wrong, as far as it can be found out:
-    a line end that was signed too, base64 in place of hex, OpenSSL's prefix, another job's secret and so on. The
-    API never says any of this to a caller.
+    With --explain: exit code 0 where nothing is wrong with the tick; else 1 and what is, as far as it can be found
+    out: a line end that was signed too, base64 in place of hex, OpenSSL's prefix, a cutoff that was written anew,
+    another job's secret and so on. The API never says any of this to a caller. Nothing is sent.
     """
-    keys = known_keys(job, secret)
-    if expect is None:
-        typer.echo(tick_signature(keys[0].secret, run_id, cutoff))
+    if explain is None and run_id is not None and cutoff is not None:
+        typer.echo(tick_signature(signing_secret(job, secret), run_id, cutoff))
         return
-    supplied = sys.stdin.read(_MAX_SIGNATURE).removesuffix("\n") if expect == "-" else expect
-    finding = explain(supplied, job, run_id, cutoff, keys)
-    if finding.matches:
-        typer.echo("The signature matches.")
-        return
-    typer.echo(plain("The signature does not match. " + " ".join(finding.mistakes)))
-    raise typer.Exit(1)
+    if explain is None or run_id is not None:
+        raise typer.BadParameter("give RUN_ID and CUTOFF to sign them, or --explain TICK to have a tick judged")
+    if explain == secret == "-":
+        raise typer.BadParameter("stdin can be the tick or the secret, not both")
+    finding = judge(_body(explain), job, known_keys(job, secret), datetime.now(UTC))
+    typer.echo(plain(" ".join(finding.mistakes) or "Nothing is wrong with this tick: its signature matches."))
+    if not finding.matches:
+        raise typer.Exit(1)
+
+
+def _body(given: str) -> bytes:
+    """The body of the tick, to one byte more than the API takes."""
+    if given == "-":
+        return sys.stdin.buffer.read(MAX_BODY_BYTES + 1)
+    if given.lstrip()[:1] in {"{", "[", '"', "'"}:
+        return given.encode("utf-8", "surrogateescape")
+    try:
+        with Path(given).open("rb") as file:
+            return file.read(MAX_BODY_BYTES + 1)
+    except (OSError, ValueError):
+        raise typer.BadParameter(
+            "--explain takes the tick's JSON body, the name of a file with it, or -; there is no such file"
+        ) from None

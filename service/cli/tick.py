@@ -89,7 +89,7 @@ async def post_tick(api: Api, job: str, body: dict[str, str], retries: int) -> d
                 raise
         except ApiRefused as refusal:
             if refusal.status == 401:  # noqa: PLR2004
-                hint = "compare the secrets; `tocsin sign … --expect SIGNATURE` explains a signature"
+                hint = "compare the secrets; `tocsin sign JOB --explain TICK` says what is wrong with a tick"
                 raise ApiRefused(refusal.status, f"{refusal.detail} ({hint})") from None
             raise
         else:

@@ -68,6 +68,9 @@ def _configured(job: str) -> JobConfig:
             "or the secret with --secret env:NAME or file:PATH."
         )
         raise ConfigurationError(detail)
+    if not config.secrets:
+        detail = f"the job {job!r} has no tick secret: its schedulers show tokens, and there is nothing to sign with."
+        raise ConfigurationError(detail)
     return config
 
 
@@ -87,5 +90,5 @@ def _of_others(job: str) -> list[Key]:
 
 def _references(path: Path, job: str) -> list[str]:
     """How the file refers to the job's secrets; `configured_jobs` has found it in order."""
-    references: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))["jobs"][job]["secrets"]
+    references: list[str] = tomllib.loads(path.read_text(encoding="utf-8"))["jobs"][job].get("secrets", [])
     return references

@@ -71,7 +71,7 @@ async def test_a_tick_is_rung_followed_read_and_recognised_when_it_comes_again(l
 async def test_a_refused_tick_points_to_sign_and_an_unknown_id_is_named(live: Live) -> None:
     refused = await tocsin(live, "tick", "shipments.expire", "--secret", "env:WRONG", WRONG="the secret of another")
     assert refused.code == 1
-    assert "--expect" in refused.err
+    assert "--explain" in refused.err
     for command in (("run", "show", "nothing"), ("run", "watch", "../jobs"), ("deliveries", "show", "dlv_x")):
         unknown = await tocsin(live, *command)
         assert unknown.code == 1
@@ -114,7 +114,7 @@ async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live)
     assert healthy.code == 0
     assert verdicts == {
         **dict.fromkeys(
-            ("settings", "jobs", "database", "clock", "schema", "secrets", "addresses", "leases", "api"), "ok"
+            ("settings", "jobs", "database", "clock", "schema", "ticks", "secrets", "addresses", "leases", "api"), "ok"
         ),
         **dict.fromkeys(("egress", "retries"), "warn"),
     }

@@ -15,7 +15,7 @@ from service.domain.retry import Budget, settle
 from service.web.subscriber_fields import SubscriberIn
 from tests.cli.process import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 OUTCOMES = (ROOT / "docs/outcomes.md").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Every mistake that `tocsin sign --expect` knows is recognised from the signature that it leads to."""
+"""Every mistake that `tocsin sign --explain` knows is recognised from the signature that it leads to."""
 
 import base64
 import hashlib
@@ -35,6 +35,10 @@ MISTAKES = {
     "the message is quoted": (made(f'"{RIGHT}"').hex(), "quotes are part of the signed text"),
     "another spelling of the cutoff": (made(f"{RUN}.2026-11-30T02:00:00+00:00").hex(), "Another spelling"),
     "milliseconds in the cutoff": (made(f"{RUN}.2026-11-30T02:00:00.000Z").hex(), "Another spelling"),
+    "another offset in the cutoff": (made(f"{RUN}.2026-11-30T03:00:00+01:00").hex(), "Another spelling"),
+    "an odd offset in the cutoff": (made(f"{RUN}.2026-11-30T07:45:00+05:45").hex(), "Another spelling"),
+    "a space in the cutoff": (made(f"{RUN}.2026-11-30 02:00:00Z").hex(), "Another spelling"),
+    "no seconds in the cutoff": (made(f"{RUN}.2026-11-30T02:00Z").hex(), "Another spelling"),
     "the body is signed": (made(f'{{"runId": "{RUN}", "cutoffIso": "{CUTOFF}"}}').hex(), "JSON body is signed"),
     "base64": (base64.b64encode(made()).decode(), "It is base64"),
     "URL-safe base64 without padding": (base64.urlsafe_b64encode(made()).decode().rstrip("="), "It is base64"),
@@ -88,6 +92,20 @@ def test_a_secret_in_hex_or_base64_that_was_decoded_first_is_recognised() -> Non
     ):
         finding = explain(made(secret=raw).hex(), JOB, RUN, CUTOFF, [Key(text)])
         assert "decoded from" in " ".join(finding.mistakes)
+
+
+def test_a_run_id_that_was_signed_in_another_form_than_it_was_sent_is_recognised() -> None:
+    run_id, decomposed = "n\u00e4chtlich", "na\u0308chtlich"
+    finding = explain(made(f"{decomposed}.{CUTOFF}").hex(), JOB, run_id, CUTOFF, KEYS)
+    assert "normal form" in " ".join(finding.mistakes)
+    escaped = f"n\\u00e4chtlich.{CUTOFF}"
+    finding = explain(made(escaped).hex(), JOB, run_id, CUTOFF, KEYS, as_written=escaped)
+    assert "escapes of the JSON text" in " ".join(finding.mistakes)
+
+
+@pytest.mark.parametrize("cutoff", ["0001-01-01T02:00:00Z", "9999-12-31T23:00:00Z", "tomorrow", "2026-11-30T02:00:00"])
+def test_a_cutoff_that_has_no_other_spelling_is_no_fault_of_the_explanation(cutoff: str) -> None:
+    assert "No known mistake" in " ".join(explain("ab" * 32, JOB, RUN, cutoff, KEYS).mistakes)
 
 
 def test_no_explanation_shows_a_secret_or_the_right_signature() -> None:

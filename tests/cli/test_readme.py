@@ -1,4 +1,4 @@
-"""What README.md and examples/ tell a user to run does what they say."""
+"""What README.md tells a user to run does what it says."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from service.domain.signing import decode_secret
 from tests.cli import inside
-from tests.cli.conftest import API_KEY, TICK_SECRET, Live, apply_schema
+from tests.cli.conftest import API_KEY, TICK_SECRET, Live
 from tests.cli.process import ROOT, Done, environment
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,21 +61,3 @@ async def test_the_registration_of_the_readme_can_be_repeated_and_keeps_its_secr
     assert decode_secret(secret.strip())
     for file in ("my-first.secret", "authorization.header"):
         assert stat.S_IMODE((kept / file).stat().st_mode) == 0o600
-
-
-async def test_the_tick_script_rings_once_a_minute_and_fails_where_the_tick_is_refused(
-    live: Live, tmp_path: Path
-) -> None:
-    script = (ROOT / "examples/tick.sh").read_text(encoding="utf-8")
-    (tmp_path / "secret").write_text(TICK_SECRET + "\n")
-    (tmp_path / "wrong").write_text("another secret altogether\n")
-    env = {"TOCSIN_URL": live.url, "TICK_SECRET_FILE": str(tmp_path / "secret")}
-    await apply_schema(live.database_url)
-    done = await shell(script, env, "shipments.expire")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["run"]["runId"].startswith("shipments.expire@")
-    assert (await shell(script, env)).code == 2
-    refused = await shell(script, {**env, "TICK_SECRET_FILE": str(tmp_path / "wrong")}, "shipments.expire")
-    assert refused.code != 0
-    assert "401" in refused.err
-    assert "tick-refused" in refused.out
