@@ -15,6 +15,7 @@ from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
 from service.store import deliveries, lanes
+from service.store.deliveries import SPARES
 from service.store.database import Database
 from service.store.settlements import Settled
 
@@ -57,6 +58,8 @@ class Dispatcher:
         """Each under the first delivery of its chain."""
         self._slots = Slots(limits.concurrency)
         self._draining = False
+        self._depth = 1.0 + SPARES
+        """Deliveries that the last claim took for a slot of a lane without order; before the first, the most."""
         self._lapse_due = 0.0
 
     @property
@@ -68,6 +71,14 @@ class Dispatcher:
     def room(self) -> int:
         """How many more attempts this worker takes on now; results that wait for the database take room as well."""
         return self.limits.concurrency - len(self._flights) - self.settler.backlog
+
+    @property
+    def batch(self) -> int:
+        """How many slots the next claim fills, so that with what waits behind them it takes some `claim_batch`.
+
+        A worker that took the slots of all busy lanes, and hundreds of deliveries with each, would leave none to others.
+        """
+        return max(int(self.limits.claim_batch / self._depth), 1)
 
     async def once(self) -> int:
         """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
@@ -86,6 +97,8 @@ class Dispatcher:
             taken += await deliveries.claim(
                 tx, self._slots.appetite(room), worker=self._worker, lease_seconds=self.limits.lease_seconds
             )
+        if unordered := [claimed for claimed in taken if claimed.order_key is None]:
+            self._depth = len(unordered) / max(sum(not claimed.spare for claimed in unordered), 1)
         if taken:
             await self._start(taken, Clock(taken[0].leased_at, before, self.limits.lease_seconds))
         return len(taken)

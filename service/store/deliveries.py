@@ -15,6 +15,9 @@ from service.domain.model import Claimed, Lapsed, SubscriberRow
 from service.store.arrays import Flat
 from service.store.database import Tx
 
+SPARES = 7
+"""So many deliveries wait behind each slot of a full lane, in the worker that has them."""
+
 # One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are
 # then; everything else is seen as it was when the statement began. A wake-up may have been committed between the two:
 # it has left its mark on the lane (`stale`), which then stays due. `leased` makes the room exact across workers, and
@@ -169,7 +172,7 @@ class Appetite:
     full: Collection[SubscriberRow] = ()
     lanes: int = 64
     chain: int = 250
-    spares: int = 7
+    spares: int = SPARES
 
     @property
     def full_origins(self) -> list[str]:
