@@ -15,8 +15,8 @@ from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
 from service.store import deliveries, lanes
-from service.store.deliveries import SPARES
 from service.store.database import Database
+from service.store.deliveries import SPARES
 from service.store.settlements import Settled
 
 log = structlog.get_logger()
@@ -76,7 +76,7 @@ class Dispatcher:
     def batch(self) -> int:
         """How many slots the next claim fills, so that with what waits behind them it takes some `claim_batch`.
 
-        A worker that took the slots of all busy lanes, and hundreds of deliveries with each, would leave none to others.
+        A worker that took the slots of all busy lanes, and hundreds of deliveries with each, would leave others none.
         """
         return max(int(self.limits.claim_batch / self._depth), 1)
 
