@@ -17,7 +17,7 @@ class Sizes:
     fan_out: tuple[int, int] = (500, 200)
     others: tuple[int, int] = (99, 200)
     """The subscribers beside the hanging one."""
-    ticked: tuple[int, int] = (500, 400)
+    ticked: tuple[int, int] = (500, 700)
     """A backlog that outlasts the ticks during it."""
     ticks: int = 100
     claims: int = 60
