@@ -7,6 +7,10 @@ from dataclasses import dataclass
 class Sizes:
     """Everything that a part may choose; a shape is (subscribers, events), whose product is its deliveries."""
 
+    drain_rounds: int = 5
+    """Of the drains and the client alone: they are the shortest, and move the most with the machine."""
+    posts: int = 30_000
+    """Of the client alone, with many in flight: as many seconds as a drain takes."""
     rounds: int = 3
     """Samples of each figure; compared figures take turns within a round."""
     workers: tuple[int, ...] = (1, 2)
@@ -37,6 +41,8 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(
+    drain_rounds=1,
+    posts=1_000,
     rounds=1,
     workers=(2,),
     wide=(50, 20),

@@ -22,7 +22,7 @@ _ACCOUNTED = ("wide", 2)
 async def measure(stage: Stage, sizes: Sizes) -> None:
     """One round after another, so that whatever drifts reaches all of them."""
     await prepare(stage, sizes)
-    for _ in range(sizes.rounds):
+    for _ in range(sizes.drain_rounds):
         await floors(stage, sizes)
         for workers in sizes.workers:
             for shape in ("wide", "narrow", "strict"):
@@ -70,10 +70,10 @@ def _spent(stage: Stage, workers: Sequence[int]) -> dict[str, float]:
 
 
 async def floors(stage: Stage, sizes: Sizes) -> None:
-    """Sample what the client alone can do, with as many posts as the drains make."""
-    wide, strict = sizes.wide[0] * sizes.wide[1], sizes.strict[0] * sizes.strict[1]
-    stage.note("floor-1", await _posted(stage, sizes.wide[0], wide, IN_FLIGHT, processes=1))
-    stage.note("floor-2", await _posted(stage, sizes.wide[0], wide, IN_FLIGHT, processes=2))
+    """Sample what the client alone can do."""
+    strict = sizes.strict[0] * sizes.strict[1]
+    stage.note("floor-1", await _posted(stage, sizes.wide[0], sizes.posts, IN_FLIGHT, processes=1))
+    stage.note("floor-2", await _posted(stage, sizes.wide[0], sizes.posts, IN_FLIGHT, processes=2))
     stage.note("floor-serial", await _posted(stage, 1, strict, 1, processes=1))
 
 
