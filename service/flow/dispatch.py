@@ -124,24 +124,25 @@ class Dispatcher:
                     self.settler.put(self._attempts.given_back(claimed, clock))
             raise
         for chain in _chains(outbound):
-            self._flights[chain[0].claimed.row] = asyncio.create_task(self._fly(chain, clock))
+            head = chain[0].claimed
+            self._slots.depart(head)
+            self._flights[head.row] = asyncio.create_task(self._fly(chain, clock))
 
     async def _fly(self, chain: Sequence[Outbound], clock: Clock) -> None:
         """Send what waits for one another, one after another; behind one that fails the rest goes back."""
-        going = True
+        head, going = chain[0].claimed, True
         try:
             for item in chain:
-                ended = await self._attempted(item, clock) if going else self._attempts.put_back(item.claimed, clock)
-                going = going and not self._draining and _goes_on(ended)
+                if going:
+                    self._slots.go_on(head)
+                    ended = await self._attempts.make(item, clock)
+                    going = not self._draining and _goes_on(ended)
+                else:
+                    ended = self._attempts.put_back(item.claimed, clock)
                 self.settler.put(ended if item is chain[-1] else ended._replace(last=False))
         finally:
-            del self._flights[chain[0].claimed.row]
-
-    async def _attempted(self, item: Outbound, clock: Clock) -> Settled:
-        self._slots.depart(item.claimed)
-        ended = await self._attempts.make(item, clock)
-        self._slots.land(item.claimed)
-        return ended
+            self._slots.land(head)
+            del self._flights[head.row]
 
     async def seconds_to_next(self) -> float:
         """How long this worker may rest unless it is rung: until some lane has something due, at most a poll."""
@@ -174,7 +175,7 @@ class Dispatcher:
 def _goes_on(ended: Settled) -> bool:
     """Whether the next one of its chain may be sent; where there is no order, a receiver's no is no reason to wait."""
     if ended.claimed.order_key is None and ended.answer is not None:
-        return ended.answer.outcome in (Outcome.DELIVERED, Outcome.REJECTED)
+        return ended.answer.outcome in (Outcome.DELIVERED, Outcome.REJECTED) and not ended.answer.disable
     return ended.settlement.state is DeliveryState.DELIVERED
 
 

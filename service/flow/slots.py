@@ -28,14 +28,19 @@ class Slots:
         self._departed: dict[DeliveryRow, tuple[SubscriberRow, float]] = {}
 
     def depart(self, claimed: Claimed) -> None:
-        """Take a slot for this delivery's request."""
+        """Take a slot for this delivery's request, and for what waits behind it."""
         lane, origin = claimed.subscriber, claimed.origin
         self._lanes[lane] = self._lanes.get(lane, 0) + 1
         self._origins[origin] = self._origins.get(origin, 0) + 1
         self._departed[claimed.row] = (lane, monotonic())
 
+    def go_on(self, claimed: Claimed) -> None:
+        """The next request goes out in the slot that this delivery was given."""
+        del self._departed[claimed.row]
+        self._departed[claimed.row] = (claimed.subscriber, monotonic())
+
     def land(self, claimed: Claimed) -> None:
-        """Its request has ended: the slot is free again."""
+        """The last request of the slot has ended: it is free again."""
         del self._departed[claimed.row]
         _less(self._lanes, claimed.subscriber)
         _less(self._origins, claimed.origin)
