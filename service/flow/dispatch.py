@@ -90,31 +90,37 @@ class Dispatcher:
 
     async def take(self, room: int) -> int:
         """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
-        before = monotonic()
         self.settler.freed = 0
-        taken = await self._lapsed()
+        return await self._lapsed() + await self._claimed(room)
+
+    async def _claimed(self, room: int) -> int:
+        before = monotonic()
         async with self._db.ask() as tx:
-            taken += await deliveries.claim(
+            claimed = await deliveries.claim(
                 tx, self._slots.appetite(room), worker=self._worker, lease_seconds=self.limits.lease_seconds
             )
-        if unordered := [claimed for claimed in taken if claimed.order_key is None]:
-            self._depth = len(unordered) / max(sum(not claimed.spare for claimed in unordered), 1)
-        if taken:
-            await self._start(taken, Clock(taken[0].leased_at, before, self.limits.lease_seconds))
-        return len(taken)
+        if unordered := [each for each in claimed if each.order_key is None]:
+            self._depth = len(unordered) / max(sum(not each.spare for each in unordered), 1)
+        await self._start(claimed, before)
+        return len(claimed)
 
-    async def _lapsed(self) -> list[Claimed]:
-        if monotonic() < self._lapse_due:
-            return []
+    async def _lapsed(self) -> int:
+        before = monotonic()
+        if before < self._lapse_due:
+            return 0
         async with self._db.begin(timed=False) as tx:
             lapsed = await deliveries.lapse(
                 tx, worker=self._worker, lease_seconds=self.limits.lease_seconds, lanes=LANES_PER_LAPSE
             )
-        if len({claimed.subscriber for claimed in lapsed}) < LANES_PER_LAPSE:
+        if len({each.subscriber for each in lapsed}) < LANES_PER_LAPSE:
             self._lapse_due = monotonic() + LAPSE_SECONDS
-        return lapsed
+        await self._start(lapsed, before)
+        return len(lapsed)
 
-    async def _start(self, taken: Sequence[Claimed], clock: Clock) -> None:
+    async def _start(self, taken: Sequence[Claimed], before: float) -> None:
+        if not taken:
+            return
+        clock = Clock(taken[0].leased_at, before, self.limits.lease_seconds)
         try:
             outbound = await self._loader.load(taken)
         except Unavailable:

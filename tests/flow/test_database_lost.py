@@ -55,10 +55,10 @@ async def test_workers_go_on_after_an_outage_and_lose_nothing(
         run = await scene.tick(job)
         stop = asyncio.Event()
         worker = asyncio.create_task(scene.worker(job).run(stop))
-        await eventually(lambda: receiver.inflight >= 8)
+        await eventually(lambda: receiver.inflight >= 8, seconds=30)
         async with away(admin, database_url):
             release.set()  # the answers come in while there is nowhere to write them
-            await eventually(lambda: receiver.inflight == 0)
+            await eventually(lambda: receiver.inflight == 0, seconds=30)
         await eventually(lambda: _settled(scene), seconds=30)
         stop.set()
         await worker
