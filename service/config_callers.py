@@ -2,9 +2,9 @@
 
 import re
 from ipaddress import ip_address
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from service.domain import urls
 from service.domain.errors import ConfigurationError
@@ -17,6 +17,7 @@ from service.settings import read_secret
 _SHORTEST_TOKEN: Final = 32
 _MAX_CHARS: Final = 500
 _MAX_SOURCE_BYTES: Final = 100
+_GITHUB: Final = "https://token.actions.githubusercontent.com"
 _CHECKED_ANYWAY: Final = frozenset({"iss", "aud", "exp", "iat", "nbf"})
 _TELLS_NOBODY_APART: Final = frozenset({"email_verified"})
 _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
@@ -100,6 +101,12 @@ class Oidc(BaseModel):
     source: Annotated[str, AfterValidator(_source)] | None = None
     jwks_uri: Annotated[str, AfterValidator(_url)] | None = None
     algorithms: list[Annotated[str, AfterValidator(_algorithm)]] = Field(default=["RS256"], min_length=1)
+
+    @model_validator(mode="after")
+    def _github_says_texts(self) -> Self:
+        if self.issuer == _GITHUB and not all(isinstance(value, str) for value in self.claims.values()):
+            raise ValueError("GitHub's claims are texts, numbers too: put their values in quotes")
+        return self
 
     def read(self, job: str) -> OidcConfig:
         """As the door needs it; runs are named after the job where no `source` is given."""

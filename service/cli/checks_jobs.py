@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from service.cli.findings import Examination, Status, some
 from service.domain.job import JobConfig
-from service.flow.egress import Blocked, Egress
+from service.flow.egress import Egress
+from service.flow.issuers import Away, Issuers
 from service.flow.resolver import Resolver
 from service.settings import Settings
 from service.store import jobs
@@ -14,23 +15,25 @@ _LOOK_UP_SECONDS = 2.0
 
 
 async def examine_issuers(found: Examination, configured: Mapping[str, JobConfig], settings: Settings) -> None:
-    """Whether the guard lets the issuers' keys be fetched; nothing is fetched here."""
-    wanted = {job.oidc.jwks_uri or job.oidc.issuer for job in configured.values() if job.oidc is not None}
+    """Whether the issuers' keys can be fetched through the guard, as the first tick with a token of theirs would."""
+    wanted = {(job.oidc.jwks_uri or job.oidc.issuer): job.oidc for job in configured.values() if job.oidc is not None}
     if not wanted:
         return
     egress = Egress(settings.egress_allow, settings.egress_deny, Resolver(timeout_seconds=_LOOK_UP_SECONDS))
-    refused = []
-    for url in sorted(wanted):
+    issuers = Issuers(egress)
+    away = []
+    for url, oidc in sorted(wanted.items()):
         try:
-            await egress.vet(url)
-        except Blocked as blocked:
-            refused.append(f"{url}: {blocked}")
+            if not await issuers.ask(oidc):
+                away.append(f"{url}: it has no keys")
+        except Away as fault:
+            away.append(f"{url}: {fault}")
     await egress.close()
-    if refused:
-        mend = "let them through with TOCSIN_EGRESS_ALLOW, or ticks with their tokens are answered 503"
-        found.note("issuers", Status.WARN, f"the guard refuses {some(refused, between='; ')}: {mend}")
+    if away:
+        mend = "correct issuer or jwks_uri, or let it through with TOCSIN_EGRESS_ALLOW; until then such ticks are 503"
+        found.note("issuers", Status.WARN, f"no keys from {some(away, between='; ')}: {mend}")
     else:
-        found.note("issuers", Status.OK, f"the guard refuses none of {len(wanted)}")
+        found.note("issuers", Status.OK, f"all of {len(wanted)} gave their keys")
 
 
 def examine_bearers(found: Examination, configured: Mapping[str, JobConfig]) -> None:

@@ -41,10 +41,11 @@ Why: TypeAlias = Literal[
 class TokenRefused(Exception):
     """This token ticks nothing; `why` is for the log alone and holds nothing of the token."""
 
-    def __init__(self, why: Why) -> None:
-        """Say why in one of the fixed words."""
+    def __init__(self, why: Why, claim: str | None = None) -> None:
+        """Say why in one of the fixed words; of the configured claims, which one is not there or another."""
         super().__init__(why)
         self.why = why
+        self.claim = claim
 
 
 class Token(NamedTuple):
@@ -93,8 +94,8 @@ def judge(token: Token, wanted: OidcConfig, now: float) -> str:
     if not _audiences(token.claims.get("aud")) & {*wanted.audience}:
         raise TokenRefused("audience")
     _judge_times(token.claims, now)
-    if not _has(token.claims, wanted.claims):
-        raise TokenRefused("claim")
+    if fault := _claim_fault(token.claims, wanted.claims):
+        raise TokenRefused("claim", fault)
     return token.key_id
 
 
@@ -109,15 +110,18 @@ def _judge_times(claims: Mapping[str, Json], now: float) -> None:
         raise TokenRefused("not-yet-valid")
 
 
-def _has(claims: Mapping[str, Json], wanted: Mapping[str, str | int | bool]) -> bool:
-    """Whether all that is wanted is there, of the same type; to want nothing would be to let everybody in.
+def _claim_fault(claims: Mapping[str, Json], wanted: Mapping[str, str | int | bool]) -> str | None:
+    """The first of the wanted claims that is not there, of the same type; to want nothing would let everybody in.
 
     An address of mail counts only where the issuer says that it is its owner's (OpenID Connect Core 1.0, 5.7).
     """
+    if not wanted:
+        return "none is configured"
     if "email" in wanted and claims.get("email_verified") is not True:
-        return False
-    return bool(wanted) and all(
-        type(claims.get(name)) is type(value) and claims[name] == value for name, value in wanted.items()
+        return "email_verified"
+    return next(
+        (name for name, value in wanted.items() if type(claims.get(name)) is not type(value) or claims[name] != value),
+        None,
     )
 
 

@@ -10,7 +10,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the li
 
 
 class TickResult(StrEnum):
-    """What came of a tick that was answered; one that found the database away is tried again and not counted."""
+    """What came of a tick; `unavailable` is told to come again, because the database or a token's issuer is away."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -18,6 +18,7 @@ class TickResult(StrEnum):
     REFUSED = "refused"
     CONFLICT = "conflict"
     INVALID = "invalid"
+    UNAVAILABLE = "unavailable"
 
 
 class Counters:

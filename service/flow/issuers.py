@@ -35,6 +35,8 @@ SHORTEST_FRESH_SECONDS, LONGEST_FRESH_SECONDS = 300.0, 86_400.0
 """What the issuer says about it counts within these."""
 AGAIN_SECONDS: Final = 30.0
 """An issuer is asked no sooner again, whatever tokens come."""
+FIRST_AGAIN_SECONDS: Final = 2.0
+"""The same while none of its keys was ever fetched: the caller is told to come again after as long."""
 LONGEST_AWAY_SECONDS: Final = 7 * 86_400.0
 """Keys that could not be fetched again for so long are not believed any more."""
 
@@ -111,20 +113,30 @@ class Issuers:
                 return key
         raise TokenRefused("algorithm")
 
+    async def ask(self, wanted: OidcConfig) -> int:
+        """How many keys the issuer has now; nothing of it is kept.
+
+        Raises:
+            Away: it does not give any; why is the end of a sentence.
+
+        """
+        _, keys = await self._asked(_Address(wanted.issuer, wanted.jwks_uri))
+        return len(keys)
+
     async def close(self) -> None:
         """Give up what is being fetched."""
         await self._fetching.close()
 
     async def _refresh(self, address: _Address, kept: _Kept) -> None:
         """Fetch the keys unless that was tried just now; who comes while they are being fetched waits for that."""
-        if kept.asked_at is None or self._elapsed() - kept.asked_at >= AGAIN_SECONDS:
+        pause = FIRST_AGAIN_SECONDS if kept.fetched_at is None else AGAIN_SECONDS
+        if kept.asked_at is None or self._elapsed() - kept.asked_at >= pause:
             await self._fetching.join(address, lambda: self._fetch(address, kept))
 
     async def _fetch(self, address: _Address, kept: _Kept) -> None:
         try:
-            document = await self._get(await self._keys_url(address))
-            keys = read_keys(document.body)
-        except (Away, Unusable) as away:
+            document, keys = await self._asked(address)
+        except Away as away:
             kept.away = True
             log.warning("issuer.away", issuer=address.issuer, detail=str(away), keys=len(kept.keys))
         else:
@@ -132,6 +144,13 @@ class Issuers:
             kept.fresh_until = kept.fetched_at + document.fresh_seconds
             log.info("issuer.fetched", issuer=address.issuer, keys=len(keys), fresh_seconds=document.fresh_seconds)
         kept.asked_at = self._elapsed()
+
+    async def _asked(self, address: _Address) -> tuple[_Document, tuple[Key, ...]]:
+        try:
+            document = await self._get(await self._keys_url(address))
+            return document, read_keys(document.body)
+        except Unusable as unusable:
+            raise Away(str(unusable)) from None
 
     async def _keys_url(self, address: _Address) -> str:
         if address.jwks_uri is not None:

@@ -7,6 +7,7 @@ from starlette.datastructures import Headers
 
 from service.domain import jsontext, signing
 from service.domain.errors import Invalid, NotJson, Problem, TickRefused
+from service.domain.identifiers import is_job_name
 from service.domain.job import JobConfig
 from service.domain.model import RunSource
 from service.flow.tokens import TokenRefused
@@ -43,21 +44,21 @@ async def admitted(house: Runtime, name: str, headers: Headers, raw: bytes) -> A
     """
     job, given = house.jobs.get(name), _bearer(headers)
     if given is None:
-        return _signed(job, raw, why="signature")
+        return _signed(job, name, raw)
     if job and job.bearer and signing.verify_token(job.bearer.tokens, given.encode("latin-1")):
         return Admitted(job, RunSource.BEARER)
-    why = "token"
+    why, claim = "token", None
     if job and job.oidc and given.count(".") == _DOTS:
         try:
             await house.tokens.verify(given, job.oidc)
         except TokenRefused as refusal:
-            why = refusal.why
+            why, claim = refusal.why, refusal.claim
         else:
             return Admitted(job, RunSource.OIDC)
     try:
-        return _signed(job, raw, why=why)
+        return _signed(job, name, raw, why=why, claim=claim)
     except (NotJson, Invalid):
-        raise _refused(job, why) from None
+        raise _refused(job, name, why, claim) from None
 
 
 def _bearer(headers: Headers) -> str | None:
@@ -68,20 +69,25 @@ def _bearer(headers: Headers) -> str | None:
     return None if not tokens else tokens[0] if len(given) == 1 else ""
 
 
-def _signed(job: JobConfig | None, raw: bytes, *, why: str) -> Admitted:
+def _signed(
+    job: JobConfig | None, name: str, raw: bytes, *, why: str | None = None, claim: str | None = None
+) -> Admitted:
     members, _ = jsontext.parse_object(raw, max_depth=_MAX_DEPTH)
     run_id, cutoff = _text(members, "runId"), _text(members, "cutoffIso")
     if run_id is None or cutoff is None:
-        raise Invalid(*(Problem(f"/{name}", "is required, as a string") for name in _missing(members)))
+        raise Invalid(*(Problem(f"/{missing}", "is required, as a string") for missing in _missing(members)))
     secrets = job.secrets if job else ()
     if signing.verify_tick(secrets, run_id, cutoff, members.get("signature")) and job:
         return Admitted(job, RunSource.HMAC, members)
-    raise _refused(job, why)
+    raise _refused(job, name, why or ("signature" if "signature" in members else "no-credential"), claim)
 
 
-def _refused(job: JobConfig | None, why: str) -> TickRefused:
-    """The one refusal; the reason is told in the log alone, in a fixed word."""
-    log.warning("tick.refused", job=job.name if job else None, why=why if job else "job")
+def _refused(job: JobConfig | None, name: str, why: str, claim: str | None = None) -> TickRefused:
+    """The one refusal; the reason is told in the log alone, in a fixed word, and which configured claim is not met."""
+    if job is None:
+        log.warning("tick.refused", job=None, why="job", asked=name if is_job_name(name) else None)
+    else:
+        log.warning("tick.refused", job=job.name, why=why, **({"claim": claim} if claim else {}))
     return TickRefused()
 
 

@@ -67,12 +67,25 @@ async def _of_token(db: Database, oidc: OidcConfig, headers: Headers, raw: bytes
 
 def _of_bearer(bearer: BearerConfig, headers: Headers, raw: bytes) -> Knock:
     in_head = _run_id(headers, bearer.run_id_header) if bearer.run_id_header else None
-    found = Knock(in_head) if in_head is not None else _named(raw)
+    found = _completed(in_head, raw) if in_head is not None else _named(raw)
     if found is None:
         # A run id that is made up here would make two runs of one slot that is tried twice.
         where = f"/header/{bearer.run_id_header}" if bearer.run_id_header else "/runId"
         raise Invalid(Problem(where, "is required: the run id, the same for each try of one slot"))
     return found
+
+
+def _completed(run_id: str, raw: bytes) -> Knock:
+    """The run that a header names, with the cutoff that the body may add; whatever else the body is, is its own."""
+    try:
+        members, _ = jsontext.parse_object(raw)
+    except NotJson:
+        return Knock(run_id)
+    named = {name: members[name] for name in ("runId", "cutoffIso") if name in members}
+    tick = bodies.validate(UnsignedTick, {"runId": run_id} | named)
+    if tick.run_id != run_id:
+        raise Invalid(Problem("/runId", "is another one than in the header"))
+    return Knock(run_id, tick.cutoff_iso)
 
 
 def _slot(headers: Headers) -> datetime | None:

@@ -9,7 +9,8 @@ import structlog
 from fastapi import APIRouter, Request, Response
 
 from service.domain import errors
-from service.domain.errors import CutoffOutOfRange, Refused, RunConflict, TickRefused
+from service.domain.errors import CutoffOutOfRange, Invalid, Refused, RunConflict, TickRefused, Unavailable
+from service.domain.knocks import Knock
 from service.domain.model import RunSource
 from service.flow import intake
 from service.flow.counters import TickResult
@@ -33,6 +34,18 @@ FROZEN_MEND: Final = (
     "the scheduler sends the same body every time, so nothing new runs: let it make runId, cutoffIso and signature "
     "anew for each slot, or send a token in their place ([jobs.X.oidc]); docs/ticks.md has recipes"
 )
+_FROZEN_TOKEN_MEND: Final = (
+    "the scheduler names the same run every time, so nothing new runs: let it send another runId for each slot; "
+    "docs/ticks.md has recipes"
+)
+
+_RESULTS: Final = (
+    (TickRefused, TickResult.REFUSED),
+    (RunConflict, TickResult.CONFLICT),
+    (Refused, TickResult.INVALID),
+    (Unavailable, TickResult.UNAVAILABLE),
+)
+"""By the first class that an error is of."""
 
 _EXAMPLE = {
     "runId": "nightly-2026-11-30",
@@ -85,28 +98,28 @@ async def post_tick(job: str, request: Request, house: House) -> Response:
     with _counting(house, job):
         raw = await bodies.read(request, bodies.TICK_BYTES)
         caller = await callers.admitted(house, job, request.headers, raw)
-        accepted = await _accept(house, caller, request, raw)
-    _note(house, caller, accepted)
+        wanted = await knocking.knock(house.db, caller, request.headers, raw)
+        accepted = await _accept(house, caller, wanted, request)
+    _note(house, caller, wanted.run_id, accepted)
     return (await accepted_answer(house, accepted)).response()
 
 
 @contextmanager
 def _counting(house: Runtime, job: str) -> Iterator[None]:
-    """Count what is refused; an unknown job has no name in the metrics, or callers could make up labels."""
+    """Count and log what is not taken; an unknown job has no name there, or callers could make up labels."""
     try:
         yield
-    except Refused as refusal:
-        result = TickResult.INVALID
-        if isinstance(refusal, TickRefused):
-            result = TickResult.REFUSED
-        elif isinstance(refusal, RunConflict):
-            result = TickResult.CONFLICT
-        house.counters.tick(job if job in house.jobs else "", result)
+    except (Refused, Unavailable) as refusal:
+        result = next(result for kind, result in _RESULTS if isinstance(refusal, kind))
+        known = job if job in house.jobs else ""
+        house.counters.tick(known, result)
+        if result is not TickResult.REFUSED:  # that one is logged with its reason
+            places = [each.pointer for each in refusal.problems] if isinstance(refusal, Invalid) else []
+            log.warning("tick.not_taken", job=known or None, result=result.value, places=places)
         raise
 
 
-async def _accept(house: Runtime, caller: Admitted, request: Request, raw: bytes) -> Accepted:
-    wanted = await knocking.knock(house.db, caller, request.headers, raw)
+async def _accept(house: Runtime, caller: Admitted, wanted: Knock, request: Request) -> Accepted:
     try:
         return await intake.accept(
             house.db,
@@ -122,14 +135,16 @@ async def _accept(house: Runtime, caller: Admitted, request: Request, raw: bytes
         raise knocking.at_its_place(refusal, caller.source, request.headers) from None
 
 
-def _note(house: Runtime, caller: Admitted, accepted: Accepted) -> None:
+def _note(house: Runtime, caller: Admitted, run_id: str, accepted: Accepted) -> None:
     """Log and count a tick that has its run."""
     job, run = caller.job.name, str(accepted.run)
-    log.info("tick.accepted", job=job, run=run, source=caller.source.value, duplicate=accepted.duplicate)
+    told = {"job": job, "run": run, "run_id": run_id}
+    log.info("tick.accepted", **told, source=caller.source.value, duplicate=accepted.duplicate)
     result = TickResult.DUPLICATE if accepted.duplicate else TickResult.ACCEPTED
     if accepted.frozen_since is not None:
         result = TickResult.FROZEN
-        log.warning("tick.frozen", job=job, run=run, since=accepted.frozen_since.isoformat(), mend=FROZEN_MEND)
+        mend = FROZEN_MEND if caller.source is RunSource.HMAC else _FROZEN_TOKEN_MEND
+        log.warning("tick.frozen", **told, since=accepted.frozen_since.isoformat(), mend=mend)
     house.counters.tick(job, result)
     house.counters.last_tick(job, accepted.at)
 

@@ -6,7 +6,7 @@ set -eu
 
 project=${PROJECT:?names the project} region=${REGION:?names the region} url=${TOCSIN_URL:?is where Tocsin listens}
 name=shipments-tick
-ticks="$url/v1/jobs/shipments.expire/ticks"
+ticks="${url%/}/v1/jobs/shipments.expire/ticks"
 account="$name@$project.iam.gserviceaccount.com"
 
 gcloud services enable cloudscheduler.googleapis.com --project "$project"

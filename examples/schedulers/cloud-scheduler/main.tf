@@ -20,11 +20,11 @@ variable "region" {
 
 variable "tocsin_url" {
   type        = string
-  description = "Where Tocsin listens, without a slash at its end."
+  description = "Where Tocsin listens, like https://tocsin.example.com."
 }
 
 locals {
-  ticks = "${var.tocsin_url}/v1/jobs/shipments.expire/ticks"
+  ticks = "${trimsuffix(var.tocsin_url, "/")}/v1/jobs/shipments.expire/ticks"
 }
 
 resource "google_project_service" "scheduler" {

@@ -26,6 +26,11 @@ plain() {
   case $1 in '' | -* | *[!A-Za-z0-9._:+-]*) usage ;; esac
 }
 
+# The shell counts in whole numbers, takes a leading zero for octal, and wraps around far up.
+whole() {
+  case $2 in *[!0-9]* | 0?* | ??????*) fail "$1 must be a whole number up to 99999, not $2" ;; esac
+}
+
 # The bytes $2, $3 … (in decimal), each XOR $1, written as they are.
 write() {
   mask=$1 text=
@@ -80,20 +85,24 @@ job=$1
 cutoff=${2:-$(date -u +%Y-%m-%dT%H:%M:00Z)}
 plain "$job"
 plain "$cutoff"
+tries=${TICK_TRIES:-6} # with the pauses 1, 2, 4, 8 and 16 s: about half a minute without an answer
+pause=${TICK_PAUSE:-1}
+whole TICK_TRIES "$tries"
+whole TICK_PAUSE "$pause"
+[ "$tries" -gt 0 ] || fail 'TICK_TRIES must be at least 1'
 run_id="$job@$cutoff"
 
 case $(command -v printf) in
   printf) ;;
   *) fail 'this sh has no printf of its own: another program would be handed the secret' ;;
 esac
+[ ! -d "$secret_file" ] || fail "$secret_file is a folder: TICK_SECRET_FILE names the file with the secret"
 [ -r "$secret_file" ] || fail "$secret_file cannot be read"
 read_key "$secret_file"
 [ -n "$key" ] || fail "$secret_file is empty"
 signature=$(hmac "$run_id.$cutoff")
 [ "${#signature}" -eq 64 ] || fail 'openssl made no signature'
 
-tries=${TICK_TRIES:-6} # with the pauses 1, 2, 4, 8 and 16 s: about half a minute without an answer
-pause=${TICK_PAUSE:-1}
 while :; do
   answer=$(post)
   status=${answer##*

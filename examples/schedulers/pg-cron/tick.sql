@@ -13,7 +13,7 @@ REVOKE ALL ON SCHEMA ticking FROM PUBLIC;
 -- lookup: on Supabase, `SELECT decrypted_secret FROM vault.decrypted_secrets WHERE name = job`.
 CREATE TABLE IF NOT EXISTS ticking.jobs (
     job    text PRIMARY KEY,
-    url    text NOT NULL, -- of Tocsin, without a slash at its end
+    url    text NOT NULL, -- where Tocsin listens
     secret text NOT NULL
 );
 
@@ -39,7 +39,7 @@ BEGIN
     SELECT * INTO STRICT target FROM ticking.jobs AS known WHERE known.job = slot.job;
     UPDATE ticking.slots AS mine
        SET tries = tries + 1, tried = now(), request = net.http_post(
-               url := target.url || '/v1/jobs/' || slot.job || '/ticks',
+               url := rtrim(target.url, '/') || '/v1/jobs/' || slot.job || '/ticks',
                body := jsonb_build_object(
                    'runId', slot.run_id,
                    'cutoffIso', slot.cutoff,

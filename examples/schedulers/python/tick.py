@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rings a job as a scheduler does, with nothing but Python's own library; also to be imported: `ring`.
+"""Rings a job as a scheduler does, with nothing but Python's own library; also to be imported: `ring`, `tick`.
 
     TICK_SECRET_FILE=/etc/tocsin/shipments-tick TOCSIN_URL=https://tocsin.example.com python3 tick.py shipments.expire
 
@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 USAGE = "usage: TICK_SECRET_FILE=FILE [TOCSIN_URL=http://HOST:PORT] python3 tick.py JOB [CUTOFF]"
@@ -48,18 +48,31 @@ def ring(url: str, job: str, body: bytes, *, tries: int = 6, pause: float = 1.0)
     """Post the same body until it is taken, with pauses of 1, 2, 4 … seconds; the answer, with `duplicate` and `run`.
 
     Raises:
-        NotTaken: the tick was refused, or nobody took it in all the tries.
+        NotTaken: the tick was refused, nobody took it in all the tries, or `url` can be nobody's address.
 
     """
+    address = _address(url, job)
     answer = "there was no try"
     for wait in _pauses(tries, pause):
         time.sleep(wait)
-        status, answer = _post(f"{url.rstrip('/')}/v1/jobs/{quote(job, safe='')}/ticks", body)
+        status, answer = _post(address, body)
         if status in {200, 202}:
             return _taken(answer)
         if status not in AGAIN:
             raise NotTaken(f"refused, HTTP {status}: {answer}")
     raise NotTaken(f"not taken in {tries} tries: {answer}")
+
+
+def _address(url: str, job: str) -> str:
+    """Where the job is rung; what no number of tries would mend is said before the first one."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # of a port that is no number
+        fits = False
+    if not fits or not url.isprintable() or " " in url:
+        raise NotTaken("TOCSIN_URL must be Tocsin's address with its scheme, like https://tocsin.example.com")
+    return f"{url.rstrip('/')}/v1/jobs/{quote(job, safe='')}/ticks"
 
 
 def _pauses(tries: int, pause: float) -> Iterator[float]:
@@ -91,7 +104,7 @@ def _taken(answer: str) -> dict[str, object]:
     return found
 
 
-def _secret(file: str) -> bytes:
+def secret_in(file: str) -> bytes:
     """The secret in a file, without the line ends behind it; Tocsin trims its own copy in the same way."""
     secret = Path(file).read_bytes().rstrip(b"\r\n")
     if not secret:
@@ -111,7 +124,7 @@ def main(arguments: list[str]) -> int:
         answer = ring(
             os.environ.get("TOCSIN_URL", "http://127.0.0.1:8080"),
             job,
-            tick(_secret(file), f"{job}@{cutoff}", cutoff),
+            tick(secret_in(file), f"{job}@{cutoff}", cutoff),
             tries=int(os.environ.get("TICK_TRIES", "6")),
             pause=float(os.environ.get("TICK_PAUSE", "1")),
         )
