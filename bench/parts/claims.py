@@ -37,7 +37,7 @@ async def _claimed(house: House) -> float:
     async with house.db.begin() as tx:
         began = monotonic()
         claimed = await deliveries.claim(
-            tx, Appetite(batch=_BATCH, share=_BATCH, spares=0), worker=_WORKER, lease_seconds=_LEASE_SECONDS
+            tx, Appetite(batch=_BATCH, share=_BATCH), worker=_WORKER, lease_seconds=_LEASE_SECONDS
         )
         taken = (monotonic() - began) * 1000
     if len(claimed) != _BATCH:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import product
 from unicodedata import normalize
 
@@ -19,10 +19,12 @@ _BARE_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _OPENSSL_PREFIX = re.compile(r"\S*\(\S*\)= ?(?P<rest>\S+)")
 _OPENSSL_SUFFIX = re.compile(r"(?P<rest>[0-9a-fA-F]+) [ *]\S+")
 _SCHEME = re.compile(r"(?:sha256=|v1,|v1=|0x)(?P<rest>\S+)", re.IGNORECASE)
-_UTC = ("Z", "z", "+00:00", "-00:00", "+0000", " UTC", "")
+_UTC_SPELLINGS = ("Z", "z", "+00:00", "-00:00", "+0000", " UTC", "")
 _OFFSETS = (*(hours * 60 for hours in range(-12, 15) if hours), -210, 210, 270, 330, 345, 390, 570, 630)
 """In minutes: the whole hours, and the half and quarter ones where many people live."""
 _LAST_YEAR = 9999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPACES = ((b"", b" "), (b"", b"\t"), (b"", b" \n"), (b"", b" \r\n"), (b" ", b""), (b" ", b" "))
 _OTHER_HASHES = {16: "md5", 20: "sha1", 28: "sha224", 48: "sha384", 64: "sha512"}
 
 
@@ -132,6 +134,11 @@ def _messages(job: str, run_id: str, cutoff: str, as_written: str | None) -> Ite
     yield _Guess(_bytes(right))
     newline = "The signed text ends in a line end: use printf '%s', not echo."
     yield from (_Guess(_bytes(right + end), newline) for end in ("\n", "\r\n", " "))
+    unset = "was empty when it was signed: its variable is not set in the shell that signs."
+    yield from (
+        _Guess(_bytes(message), f"{what} {unset}")
+        for what, message in (("The run id", f".{cutoff}"), ("The cutoff", f"{run_id}."), ("Everything", "."))
+    )
     joined = "Run id and cutoff are joined with something other than one dot."
     yield from (_Guess(_bytes(f"{run_id}{mark}{cutoff}"), joined) for mark in ("", ":", "|", "\n", " ", ",", "/", "-"))
     yield _Guess(_bytes(f"{cutoff}.{run_id}"), "The cutoff is signed first; the order is runId, dot, cutoffIso.")
@@ -141,6 +148,8 @@ def _messages(job: str, run_id: str, cutoff: str, as_written: str | None) -> Ite
     yield from (_Guess(_bytes(mark + right + mark), quoted) for mark in ('"', "'"))
     spelled = "Another spelling of the cutoff is signed: sign and send the same characters."
     yield from (_Guess(_bytes(f"{run_id}.{other}"), spelled) for other in _spellings(cutoff))
+    counted = "The cutoff is signed as a number since 1970: sign and send the same characters."
+    yield from (_Guess(_bytes(f"{run_id}.{number}"), counted) for number in _numbers(cutoff))
     formed = "The run id is signed in another Unicode normal form: sign and send the same characters."
     yield from (_Guess(_bytes(f"{normalize(form, run_id)}.{cutoff}"), formed) for form in ("NFC", "NFD"))
     if as_written is not None:
@@ -158,9 +167,20 @@ def _spellings(cutoff: str) -> Iterator[str]:
         return
     whole, micro = f"{instant:%Y-%m-%dT%H:%M:%S}", f"{instant.microsecond:06}"
     stems = (whole, f"{whole}.{micro[:3]}", f"{whole}.{micro}", whole.removesuffix(":00"))
-    utc = product((*stems, *(stem.replace("T", " ") for stem in stems)), _UTC)
+    utc = product((*stems, *(stem.replace("T", " ") for stem in stems)), _UTC_SPELLINGS)
     abroad = (other for minutes in _OFFSETS if 1 < instant.year < _LAST_YEAR for other in _local(instant, minutes))
     yield from (other for other in (*map("".join, utc), *abroad) if other != cutoff)
+
+
+def _numbers(cutoff: str) -> Iterator[str]:
+    """The same instant in seconds since 1970, whole or not, and in milliseconds."""
+    try:
+        instant = parse_rfc3339(cutoff)
+    except ValueError:
+        return
+    micro = (instant - _EPOCH) // timedelta(microseconds=1)
+    whole = micro // 1_000_000
+    yield from (str(whole), f"{whole}.0", f"{micro / 1_000_000}", str(micro // 1000))
 
 
 def _local(instant: datetime, minutes: int) -> Iterator[str]:
@@ -182,6 +202,10 @@ def _secrets(keys: Sequence[Key]) -> Iterator[_Guess]:
     for key in (key for key in keys if key.whose is None):
         ended = "The secret is used with a line end after it: trim it (printf '%s', or $(cat FILE) in a shell)."
         yield from (_Guess(key.secret + end, ended) for end in (b"\n", b"\r\n", b"\r"))
+        spaced = "The secret is used with white space around it that is no part of it: trim it."
+        yield from (_Guess(before + key.secret + after, spaced) for before, after in _SPACES)
+        if (trimmed := key.secret.strip()) != key.secret:
+            yield _Guess(trimmed, "The secret is used without the white space that is around it in Tocsin's own copy.")
         quoted = "The quotes around the secret are used as part of it."
         yield from (_Guess(mark + key.secret + mark, quoted) for mark in (b'"', b"'"))
         if key.reference:

@@ -1,36 +1,44 @@
 """Why a tick was refused, from its body alone: what the API says of it, and what it keeps to itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from service.cli.mismatch import Finding, Key, explain
 from service.domain import jsontext
 from service.domain.errors import Invalid, NotJson
 from service.domain.identifiers import MAX_RUN_ID_BYTES
+from service.domain.job import JobConfig
+from service.domain.patience import in_words
 from service.domain.timestamps import parse_rfc3339
 
 MAX_BODY_BYTES: Final = 16 * 1024
 """What the API takes of a tick."""
 
 _FIELDS = ("runId", "cutoffIso", "signature")
-_AHEAD, _AGE = timedelta(seconds=60), timedelta(days=7)
-"""How far a cutoff may lie ahead and how old it may be, where the job's configuration says nothing else."""
+_LOGGED = "why one was refused stands in the server's log: `tick.refused`, with `why`."
 
 
-def judge(body: bytes, job: str, keys: Sequence[Key], now: datetime) -> Finding:
-    """What is wrong with the tick, in sentences: first what hides the signature, then the signature, then the rest."""
+def judge(body: bytes, job: str, config: JobConfig | None, keys: Sequence[Key], now: datetime) -> Finding:
+    """What is wrong with the tick, in sentences: first what hides the signature, then the signature, then the rest.
+
+    `config` is how the server knows the job, None where that is not known here. `now` is compared with the cutoff.
+    """
     if unreadable := _unreadable(body):
-        return Finding(matches=False, mistakes=(unreadable,))
+        unsigned = () if b"signature" in body else (_unsigned(config),)
+        return Finding(matches=False, mistakes=(unreadable, *unsigned))
     members, sources = jsontext.parse_object(body)
     if misnamed := tuple(_misnamed(members)):
-        return Finding(matches=False, mistakes=misnamed)
+        unsigned = () if {"cutoffIso", "signature"} <= members.keys() else (_unsigned(config),)
+        return Finding(matches=False, mistakes=(*misnamed, *unsigned))
+    if config and not any(key.whose is None for key in keys):
+        return Finding(matches=False, mistakes=("The job has no tick secret.", _unsigned(config)))
     run_id, cutoff, signature = (str(members[name]) for name in _FIELDS)
     as_written = f"{sources['runId'][1:-1]}.{sources['cutoffIso'][1:-1]}"
     finding = explain(signature, job, run_id, cutoff, keys, as_written=as_written)
     if not finding.matches:
         return Finding(matches=False, mistakes=("The signature does not match.", *finding.mistakes))
-    rest = tuple(_refused_all_the_same(members, run_id, cutoff, now))
+    rest = tuple(_refused_all_the_same(members, run_id, cutoff, config, now))
     return Finding(not rest, ("The signature matches, but the tick is refused all the same.", *rest) if rest else ())
 
 
@@ -79,26 +87,51 @@ def _misnamed(members: Mapping[str, object]) -> Iterator[str]:
         meant = next((near[other] for other in (name.lower(), *others[name]) if other in near), None)
         hint = f": is it the one that is called {meant}?" if meant else "."
         yield f"There is no {name}{hint}"
-    if "signature" not in members:
-        yield "A tick without one needs a token in its Authorization header, and a job that takes it."
 
 
-def _refused_all_the_same(members: Mapping[str, object], run_id: str, cutoff: str, now: datetime) -> Iterator[str]:
+def _unsigned(config: JobConfig | None) -> str:
+    """What there is to say of a tick that was not meant to be signed: whether the job takes a token in its place."""
+    if config is None:
+        return (
+            f"A tick without a signature needs a token in its Authorization header, and a job that takes it; {_LOGGED}"
+        )
+    kinds = [kind for kind, taken in (("an identity", config.oidc), ("a static", config.bearer)) if taken]
+    if not kinds:
+        return "The job takes no tokens, so every tick of it has to be signed."
+    return (
+        f"The job takes callers with {' or '.join(kinds)} token in their Authorization header. Such a caller needs "
+        f"neither signature nor cutoffIso, and nothing about it can be judged here; {_LOGGED}"
+    )
+
+
+def _refused_all_the_same(
+    members: Mapping[str, object], run_id: str, cutoff: str, config: JobConfig | None, now: datetime
+) -> Iterator[str]:
     """What is wrong with a tick whose signature is right."""
     if fault := jsontext.text_fault(run_id, max_bytes=MAX_RUN_ID_BYTES):
         yield f"runId {fault}."
     try:
-        age = now - parse_rfc3339(cutoff)
+        age = (now - parse_rfc3339(cutoff)).total_seconds()
     except ValueError as fault:
         yield f"cutoffIso {fault}."
     else:
-        if age > _AGE:
-            yield (
-                f"By this machine's clock the cutoff is {age.days} days old, and a job takes 7 days unless it is "
-                "configured otherwise. Where every tick has this cutoff, the body was written down once: each slot "
-                "needs a body of its own."
-            )
-        if -age > _AHEAD:
-            yield f"By this machine's clock the cutoff is {-age // timedelta(seconds=1)} s ahead; 60 s are allowed."
+        yield from _out_of_range(age, config)
     if unknown := len(members.keys() - {*_FIELDS}):
         yield f"It has {unknown} more field{'s' * (unknown > 1)} than runId, cutoffIso and signature."
+
+
+def _out_of_range(age: float, config: JobConfig | None) -> Iterator[str]:
+    """What the job does not take of a cutoff that is so many seconds old, or lies ahead where that is negative."""
+    bounds = config or JobConfig(name="", source="")
+    whose = "the job's" if config else "the usual"
+    if age > bounds.max_cutoff_age:
+        yield (
+            f"By this machine's clock the cutoff is {in_words(age)} old, and {whose} max_cutoff_age is "
+            f"{bounds.max_cutoff_age} s. Where every tick has this cutoff, the body was written down once: each slot "
+            "needs a body of its own."
+        )
+    if -age > bounds.max_cutoff_ahead:
+        yield (
+            f"By this machine's clock the cutoff is {in_words(-age)} ahead, and {whose} max_cutoff_ahead is "
+            f"{bounds.max_cutoff_ahead} s."
+        )

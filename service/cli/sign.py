@@ -10,10 +10,26 @@ import typer
 from service.cli.options import acceptable_run_id, command_app
 from service.cli.output import plain
 from service.cli.refused import MAX_BODY_BYTES, judge
-from service.cli.tick_secrets import Secret, known_keys, signing_secret
+from service.cli.tick_secrets import SecretOrAll, known_job, known_keys, signing_secret
 from service.domain.signing import tick_signature
+from service.domain.timestamps import parse_rfc3339
 
 app = command_app()
+
+_RIGHT = (
+    "Nothing is wrong with this tick: its signature matches. The server may still answer 409, where this runId was "
+    "claimed with another cutoff."
+)
+
+
+def _acceptable_cutoff(value: str | None) -> str | None:
+    """The cutoff as it was given; what no server ever takes is not signed."""
+    try:
+        if value is not None:
+            parse_rfc3339(value)
+    except ValueError as fault:
+        raise typer.BadParameter(f"{fault} (RFC 3339); such a cutoff is never taken") from None
+    return value
 
 
 @app.command()
@@ -24,7 +40,13 @@ def sign(
         typer.Argument(metavar="RUN_ID", help="The run id exactly as it is sent.", callback=acceptable_run_id),
     ] = None,
     cutoff: Annotated[
-        str | None, typer.Argument(metavar="CUTOFF", help="cutoffIso exactly as it is sent.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="CUTOFF",
+            help="cutoffIso exactly as it is sent: RFC 3339 with an offset.",
+            show_default=False,
+            callback=_acceptable_cutoff,
+        ),
     ] = None,
     explain: Annotated[
         str | None,
@@ -34,7 +56,7 @@ def sign(
             "RUN_ID and CUTOFF.",
         ),
     ] = None,
-    secret: Secret = None,
+    secret: SecretOrAll = None,
 ) -> None:
     """Print the signature of a tick: hex of HMAC-SHA256 over RUN_ID.CUTOFF.
 
@@ -49,8 +71,8 @@ def sign(
         raise typer.BadParameter("give RUN_ID and CUTOFF to sign them, or --explain TICK to have a tick judged")
     if explain == secret == "-":
         raise typer.BadParameter("stdin can be the tick or the secret, not both")
-    finding = judge(_body(explain), job, known_keys(job, secret), datetime.now(UTC))
-    typer.echo(plain(" ".join(finding.mistakes) or "Nothing is wrong with this tick: its signature matches."))
+    finding = judge(_body(explain), job, known_job(job, secret), known_keys(job, secret), datetime.now(UTC))
+    typer.echo(plain(" ".join(finding.mistakes) or _RIGHT))
     if not finding.matches:
         raise typer.Exit(1)
 

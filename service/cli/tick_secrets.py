@@ -14,13 +14,12 @@ from service.domain.errors import ConfigurationError
 from service.domain.job import JobConfig
 from service.settings import Settings
 
-Secret = Annotated[
-    str | None,
-    typer.Option(
-        "--secret",
-        metavar="env:NAME|file:PATH|-",
-        help="The job's tick secret, - reads it from stdin; without it, the job's first secret in tocsin.toml.",
-    ),
+_METAVAR = "env:NAME|file:PATH|-"
+_MEANING = "The job's tick secret, - reads it from stdin; without it, the job's first secret in tocsin.toml"
+
+Secret = Annotated[str | None, typer.Option("--secret", metavar=_METAVAR, help=f"{_MEANING}.")]
+SecretOrAll = Annotated[
+    str | None, typer.Option("--secret", metavar=_METAVAR, help=f"{_MEANING}, and with --explain all of them.")
 ]
 
 
@@ -33,14 +32,30 @@ def signing_secret(job: str, reference: str | None) -> bytes:
     """
     if reference is not None:
         return _given(reference)
-    return _configured(job).secrets[0]
+    config = _configured(job)
+    if not config.secrets:
+        detail = f"the job {job!r} has no tick secret: its schedulers show tokens, and there is nothing to sign with."
+        raise ConfigurationError(detail)
+    return config.secrets[0]
+
+
+def known_job(job: str, reference: str | None) -> JobConfig | None:
+    """The job as it is configured; None where the caller named a secret and the configuration cannot be read here.
+
+    Raises:
+        ConfigurationError: there is no such job, and no secret was named either.
+
+    """
+    if reference is None:
+        return _configured(job)
+    return _readable_jobs().get(job)
 
 
 def known_keys(job: str, reference: str | None) -> list[Key]:
     """Every secret that a signature may have been made with: the job's own first, then those of other jobs.
 
     Raises:
-        ConfigurationError: the job has none that could be read.
+        ConfigurationError: the configuration cannot be read, and no secret was named either.
 
     """
     if reference is not None:
@@ -68,21 +83,22 @@ def _configured(job: str) -> JobConfig:
             "or the secret with --secret env:NAME or file:PATH."
         )
         raise ConfigurationError(detail)
-    if not config.secrets:
-        detail = f"the job {job!r} has no tick secret: its schedulers show tokens, and there is nothing to sign with."
-        raise ConfigurationError(detail)
     return config
+
+
+def _readable_jobs() -> Mapping[str, JobConfig]:
+    """What is configured; nothing where that cannot be read here: the file may well belong to another machine."""
+    try:
+        return configured_jobs(Settings())
+    except ConfigurationError:
+        return {}
 
 
 def _of_others(job: str) -> list[Key]:
     """The secrets of the other jobs, as far as the configuration can be read here."""
-    try:
-        jobs: Mapping[str, JobConfig] = configured_jobs(Settings())
-    except ConfigurationError:
-        return []  # the caller named a secret; the file may well belong to another machine
     return [
         Key(secret, f"It is made with the secret of the job {other.name}.")
-        for other in jobs.values()
+        for other in _readable_jobs().values()
         if other.name != job
         for secret in other.secrets
     ]

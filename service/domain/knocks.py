@@ -22,9 +22,9 @@ class Knock:
     cutoff: datetime | None = None
 
 
-def of_slot(source: str, slot: datetime, now: datetime) -> Knock:
-    """The run of a slot; of one that has not come, a run by hand."""
-    return by_hand(source, now) if slot > now + AHEAD else Knock(f"{source}@{format_rfc3339(slot)}", slot)
+def of_slot(source: str, slot: datetime, now: datetime, ahead: timedelta = AHEAD) -> Knock:
+    """The run of a slot; of one that has not come, a run by hand. A cutoff of the job may be no further than `ahead`."""
+    return by_hand(source, now) if slot > now + min(AHEAD, ahead) else Knock(f"{source}@{format_rfc3339(slot)}", slot)
 
 
 def by_hand(source: str, now: datetime) -> Knock:

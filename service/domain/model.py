@@ -251,8 +251,6 @@ class Claimed(NamedTuple):
     """Until its deadline by the database's clock; at or below zero it is exhausted without being sent."""
     order_key: int | None = None
     """Deliveries of one subscriber with the same key are sent in the order of their rows."""
-    spare: bool = False
-    """It waits for a slot that another one of its lane, claimed with it, was given."""
     lapsed: Lapsed | None = None
 
 

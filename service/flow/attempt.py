@@ -88,12 +88,10 @@ class Attempts:
     def put_back(self, claimed: Claimed, clock: Clock) -> Settled:
         """A delivery whose predecessor in the chain was not delivered: it waits again, and was not tried.
 
-        Where there is an order it is parked until that one is terminal; a spare one is due at once.
-
         Of a dead worker nobody knows how far it came in the chain; that is recorded, and counted against nobody.
         """
         if claimed.lapsed is None:
-            decision = Settlement(DeliveryState.PENDING, counted=False, delay=0.0 if claimed.spare else None)
+            decision = Settlement(DeliveryState.PENDING, counted=False)
             return Settled(claimed, decision, None, self._worker, clock.now())
         decision = Settlement(DeliveryState.PENDING, counted=False)
         answer = Answer(Outcome.IN_DOUBT, detail="the lease ran out while it waited for its turn in a chain")

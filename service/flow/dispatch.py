@@ -3,21 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from time import monotonic
 
 import structlog
 
 from service.domain.errors import Unavailable
-from service.domain.model import Claimed, DeliveryRow, DeliveryState, Outcome, SubscriberRow
+from service.domain.model import Claimed, DeliveryRow, DeliveryState
 from service.flow.attempt import Attempts, Clock
 from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
 from service.store import deliveries, lanes
 from service.store.database import Database
-from service.store.deliveries import SPARES
-from service.store.settlements import Settled
 
 log = structlog.get_logger()
 
@@ -58,8 +55,6 @@ class Dispatcher:
         """Each under the first delivery of its chain."""
         self._slots = Slots(limits.concurrency)
         self._draining = False
-        self._depth = 1.0 + SPARES
-        """Deliveries that the last claim took for a slot of a lane without order; before the first, the most."""
         self._lapse_due = 0.0
 
     @property
@@ -71,14 +66,6 @@ class Dispatcher:
     def room(self) -> int:
         """How many more attempts this worker takes on now; results that wait for the database take room as well."""
         return self.limits.concurrency - len(self._flights) - self.settler.backlog
-
-    @property
-    def batch(self) -> int:
-        """How many slots the next claim fills, so that with what waits behind them it takes some `claim_batch`.
-
-        A worker that took the slots of all busy lanes, and hundreds of deliveries with each, would leave others none.
-        """
-        return max(int(self.limits.claim_batch / self._depth), 1)
 
     async def once(self) -> int:
         """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
@@ -99,8 +86,6 @@ class Dispatcher:
             claimed = await deliveries.claim(
                 tx, self._slots.appetite(room), worker=self._worker, lease_seconds=self.limits.lease_seconds
             )
-        if unordered := [each for each in claimed if each.order_key is None]:
-            self._depth = len(unordered) / max(sum(not each.spare for each in unordered), 1)
         await self._start(claimed, before)
         return len(claimed)
 
@@ -135,14 +120,14 @@ class Dispatcher:
             self._flights[head.row] = asyncio.create_task(self._fly(chain, clock))
 
     async def _fly(self, chain: Sequence[Outbound], clock: Clock) -> None:
-        """Send what waits for one another, one after another; behind one that fails the rest goes back."""
+        """Send what waits for one another, one after another; at the first that is not delivered the rest goes back."""
         head, going = chain[0].claimed, True
         try:
             for item in chain:
                 if going:
                     self._slots.go_on(head)
                     ended = await self._attempts.make(item, clock)
-                    going = not self._draining and _goes_on(ended)
+                    going = not self._draining and ended.settlement.state is DeliveryState.DELIVERED
                 else:
                     ended = self._attempts.put_back(item.claimed, clock)
                 self.settler.put(ended if item is chain[-1] else ended._replace(last=False))
@@ -178,26 +163,11 @@ class Dispatcher:
             log.error("attempts.unsettled", attempts=self.settler.backlog)  # noqa: TRY400 - the trace says nothing
 
 
-def _goes_on(ended: Settled) -> bool:
-    """Whether the next one of its chain may be sent; where there is no order, a receiver's no is no reason to wait."""
-    if ended.claimed.order_key is None and ended.answer is not None:
-        return ended.answer.outcome in (Outcome.DELIVERED, Outcome.REJECTED) and not ended.answer.disable
-    return ended.settlement.state is DeliveryState.DELIVERED
-
-
 def _chains(outbound: Sequence[Outbound]) -> list[list[Outbound]]:
-    """Deliveries that wait for one another together and in order; every other one alone, or before a few spare ones."""
+    """Deliveries that wait for one another together and in order; every other one alone."""
     chains: dict[object, list[Outbound]] = {}
-    slots: dict[SubscriberRow, list[list[Outbound]]] = {}
     for item in outbound:
         claimed = item.claimed
-        if claimed.order_key is not None:
-            chains.setdefault((claimed.subscriber, claimed.order_key), []).append(item)
-        elif not claimed.spare:
-            chains[claimed.row] = [item]
-            slots.setdefault(claimed.subscriber, []).append(chains[claimed.row])
-    turns = {lane: cycle(each) for lane, each in slots.items()}
-    for item in outbound:
-        if item.claimed.spare:
-            next(turns[item.claimed.subscriber]).append(item)
+        link = claimed.row if claimed.order_key is None else (claimed.subscriber, claimed.order_key)
+        chains.setdefault(link, []).append(item)
     return list(chains.values())

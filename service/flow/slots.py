@@ -28,7 +28,7 @@ class Slots:
         self._departed: dict[DeliveryRow, tuple[SubscriberRow, float]] = {}
 
     def depart(self, claimed: Claimed) -> None:
-        """Take a slot for this delivery's request, and for what waits behind it."""
+        """Take a slot for this delivery's request, and for the chain behind it."""
         lane, origin = claimed.subscriber, claimed.origin
         self._lanes[lane] = self._lanes.get(lane, 0) + 1
         self._origins[origin] = self._origins.get(origin, 0) + 1

@@ -119,7 +119,7 @@ class Worker:
             ringer.cancel()
 
     async def _turn(self, bell: Bell) -> None:
-        room = min(self._dispatcher.room, self._dispatcher.batch)
+        room = min(self._dispatcher.room, self._dispatcher.limits.claim_batch)
         taken = await self._reachable(partial(self._dispatcher.take, room), default=0) if room > 0 else 0
         if taken:
             await self._gather(bell)

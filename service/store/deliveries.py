@@ -15,17 +15,13 @@ from service.domain.model import Claimed, Lapsed, SubscriberRow
 from service.store.arrays import Flat
 from service.store.database import Tx
 
-SPARES = 7
-"""So many deliveries wait behind each slot of a full lane, in the worker that has them."""
-
 # One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are
 # then; everything else is seen as it was when the statement began. A wake-up may have been committed between the two:
 # it has left its mark on the lane (`stale`), which then stays due. `leased` makes the room exact across workers, and
 # the walk over one lane's due rows passes over at most its leased ones.
 #
 # `heads` may be sent at once, `reach` is how many rows may be leased for them: a strict lane gives out one head and the
-# chain behind it. A lane that has more due than slots gives out some of it as well (`spare`), to be sent one after
-# another in those slots. Retries get at most three quarters of a lane, so that first attempts always find room.
+# chain behind it. Retries get at most three quarters of a lane, so that first attempts always find room.
 _CLAIM = text(f"""
     WITH turn AS MATERIALIZED (
         SELECT *, xmin AS version FROM tocsin.lanes
@@ -44,8 +40,6 @@ _CLAIM = text(f"""
                     END AS slots,
                CASE WHEN l.ordering = 'strict' AND l.failures < {FAILURES_TO_OPEN} AND s.idempotent
                     THEN :chain END AS chain,
-               CASE WHEN l.ordering = 'none' AND l.failures = 0 AND l.ramp IS NULL AND s.idempotent
-                    THEN :spares ELSE 0 END AS spares,
                greatest(:share - coalesce(o.flights, 0), 0) AS share,
                l.origin, greatest(:share - coalesce(g.flights, 0), 0) AS origin_share
           FROM turn l
@@ -59,7 +53,7 @@ _CLAIM = text(f"""
                CASE WHEN slots = 0 THEN 0 ELSE least(coalesce(chain, slots), floor(tokens)) END::int AS reach
           FROM lane),
     late AS MATERIALIZED (
-        SELECT p.row, p.subscriber, p.order_key, true AS late FROM room CROSS JOIN LATERAL (
+        SELECT p.row, p.subscriber, p.order_key FROM room CROSS JOIN LATERAL (
             SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
              WHERE d.subscriber = room.subscriber AND d.finished_at IS NULL AND d.late AND d.next_attempt_at <= now()
                AND d.lease_owner IS NULL
@@ -68,7 +62,7 @@ _CLAIM = text(f"""
              FOR UPDATE SKIP LOCKED) p
          LIMIT :batch),
     fresh AS MATERIALIZED (
-        SELECT p.row, p.subscriber, p.order_key, false AS late FROM (
+        SELECT p.row, p.subscriber, p.order_key FROM (
             SELECT room.*, (SELECT count(*) FROM late WHERE late.subscriber = room.subscriber) AS taken FROM room) r
          CROSS JOIN LATERAL (
             SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
@@ -77,20 +71,11 @@ _CLAIM = text(f"""
              ORDER BY d.next_attempt_at, d.row LIMIT greatest(r.heads - r.taken, 0) FOR UPDATE SKIP LOCKED) p
          LIMIT greatest(:batch - (SELECT count(*) FROM late), 0)),
     head AS MATERIALIZED (
-        SELECT row, subscriber, order_key, late FROM (
+        SELECT row, subscriber, order_key FROM (
             SELECT p.*, room.origin_share, row_number() OVER (PARTITION BY room.origin) AS nth
               FROM (SELECT * FROM late UNION ALL SELECT * FROM fresh) p JOIN room USING (subscriber)) ranked
          WHERE nth <= origin_share),
-    counted AS MATERIALIZED (
-        SELECT subscriber, count(*) AS n, count(*) FILTER (WHERE NOT late) AS fresh FROM head GROUP BY subscriber),
-    spare AS MATERIALIZED (
-        SELECT p.row FROM room JOIN counted c USING (subscriber) CROSS JOIN LATERAL (
-            SELECT d.row FROM tocsin.deliveries d
-             WHERE d.subscriber = room.subscriber AND d.finished_at IS NULL AND NOT d.late
-               AND d.next_attempt_at <= now() AND d.lease_owner IS NULL
-             ORDER BY d.next_attempt_at, d.row OFFSET c.fresh
-             LIMIT greatest(least(c.n * room.spares, floor(room.tokens) - c.n), 0)::int FOR UPDATE SKIP LOCKED) p
-         WHERE c.n = room.slots AND room.spares > 0),
+    counted AS MATERIALIZED (SELECT subscriber, count(*) AS n FROM head GROUP BY subscriber),
     follower AS MATERIALIZED (
         SELECT p.row, p.subscriber FROM head h JOIN room USING (subscriber) JOIN counted c USING (subscriber)
          CROSS JOIN LATERAL (
@@ -99,8 +84,7 @@ _CLAIM = text(f"""
                AND d.finished_at IS NULL AND d.lease_owner IS NULL
              ORDER BY d.row LIMIT greatest((room.reach - c.n) / c.n, 0) FOR UPDATE SKIP LOCKED) p
          WHERE h.order_key IS NOT NULL),
-    picked AS MATERIALIZED (
-        SELECT row FROM head UNION ALL SELECT row FROM follower UNION ALL SELECT row FROM spare),
+    picked AS MATERIALIZED (SELECT row FROM head UNION ALL SELECT row FROM follower),
     leased AS (
         UPDATE tocsin.deliveries d
            SET lease_owner = :worker, leased_at = now(), lease_expires_at = now() + make_interval(secs => :lease),
@@ -139,7 +123,7 @@ _CLAIM = text(f"""
                                     AND d.next_attempt_at > now() ORDER BY d.next_attempt_at LIMIT 1), 'infinity'))
                    END
           FROM tally t WHERE l.subscriber = t.subscriber)
-    SELECT leased.*, EXISTS (SELECT FROM spare WHERE spare.row = leased.row) AS spare FROM leased ORDER BY row
+    SELECT * FROM leased ORDER BY row
 """).bindparams(
     bindparam("full", type_=Flat("integer")),
     bindparam("full_origins", type_=Flat("text")),
@@ -149,7 +133,6 @@ _CLAIM = text(f"""
     bindparam("origins", type_=Flat("text")),
     bindparam("origin_flights", type_=Flat("integer")),
     bindparam("chain", type_=Integer),
-    bindparam("spares", type_=Integer),
     bindparam("batch", type_=Integer),
     bindparam("share", type_=Integer),
 )
@@ -161,8 +144,7 @@ class Appetite:
 
     At most `batch` deliveries that may be sent at once, of at most `lanes` lanes; of one lane, and to one origin, no
     more than bring the worker's own requests (`flights`, `origin_flights`) to `share`. Of the lanes in `full` it takes
-    nothing. Behind the head of a strict lane it leases up to `chain` deliveries in all; where a lane without order has
-    given out all of its slots, `spares` more for each.
+    nothing. Behind the head of a strict lane it leases up to `chain` deliveries in all.
     """
 
     batch: int
@@ -172,7 +154,6 @@ class Appetite:
     full: Collection[SubscriberRow] = ()
     lanes: int = 64
     chain: int = 250
-    spares: int = SPARES
 
     @property
     def full_origins(self) -> list[str]:
@@ -193,7 +174,6 @@ async def claim(tx: Tx, appetite: Appetite, *, worker: str, lease_seconds: float
         "share": appetite.share,
         "batch": appetite.batch,
         "chain": appetite.chain,
-        "spares": appetite.spares,
         "worker": worker,
         "lease": float(lease_seconds),
     }

@@ -1,6 +1,6 @@
 """Which run an admitted tick asks for: what it signed, what its scheduler's headers say, or what its body says."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import Field
@@ -48,21 +48,22 @@ async def knock(db: Database, caller: Admitted, headers: Headers, raw: bytes) ->
 
     """
     if caller.source is RunSource.OIDC and caller.job.oidc:
-        return await _of_token(db, caller.job.oidc, headers, raw)
+        ahead = timedelta(seconds=caller.job.max_cutoff_ahead)
+        return await _of_token(db, caller.job.oidc, headers, raw, ahead)
     if caller.source is RunSource.BEARER and caller.job.bearer:
         return _of_bearer(caller.job.bearer, headers, raw)
     tick = bodies.validate(Tick, caller.members)
     return Knock(tick.run_id, tick.cutoff_iso)
 
 
-async def _of_token(db: Database, oidc: OidcConfig, headers: Headers, raw: bytes) -> Knock:
+async def _of_token(db: Database, oidc: OidcConfig, headers: Headers, raw: bytes, ahead: timedelta) -> Knock:
     slot = _slot(headers)
     named = _named(raw) if slot is None else None
     if named is not None:
         return named
     async with db.begin() as tx:
         now = tx.now
-    return knocks.by_hand(oidc.source, now) if slot is None else knocks.of_slot(oidc.source, slot, now)
+    return knocks.by_hand(oidc.source, now) if slot is None else knocks.of_slot(oidc.source, slot, now, ahead)
 
 
 def _of_bearer(bearer: BearerConfig, headers: Headers, raw: bytes) -> Knock:
@@ -81,8 +82,9 @@ def _completed(run_id: str, raw: bytes) -> Knock:
         members, _ = jsontext.parse_object(raw)
     except NotJson:
         return Knock(run_id)
-    named = {name: members[name] for name in ("runId", "cutoffIso") if name in members}
-    tick = bodies.validate(UnsignedTick, {"runId": run_id} | named)
+    named: dict[str, jsontext.Json] = {"runId": run_id}
+    named |= {name: members[name] for name in ("runId", "cutoffIso") if name in members}
+    tick = bodies.validate(UnsignedTick, named)
     if tick.run_id != run_id:
         raise Invalid(Problem("/runId", "is another one than in the header"))
     return Knock(run_id, tick.cutoff_iso)

@@ -34,7 +34,7 @@ FROZEN_MEND: Final = (
     "the scheduler sends the same body every time, so nothing new runs: let it make runId, cutoffIso and signature "
     "anew for each slot, or send a token in their place ([jobs.X.oidc]); docs/ticks.md has recipes"
 )
-_FROZEN_TOKEN_MEND: Final = (
+_FROZEN_NAME_MEND: Final = (
     "the scheduler names the same run every time, so nothing new runs: let it send another runId for each slot; "
     "docs/ticks.md has recipes"
 )
@@ -143,7 +143,7 @@ def _note(house: Runtime, caller: Admitted, run_id: str, accepted: Accepted) -> 
     result = TickResult.DUPLICATE if accepted.duplicate else TickResult.ACCEPTED
     if accepted.frozen_since is not None:
         result = TickResult.FROZEN
-        mend = FROZEN_MEND if caller.source is RunSource.HMAC else _FROZEN_TOKEN_MEND
+        mend = FROZEN_MEND if caller.source is RunSource.HMAC else _FROZEN_NAME_MEND
         log.warning("tick.frozen", **told, since=accepted.frozen_since.isoformat(), mend=mend)
     house.counters.tick(job, result)
     house.counters.last_tick(job, accepted.at)

@@ -10,6 +10,7 @@ from service.domain.model import Mode
 from service.store.database import Database
 from service.store.vault import Vault, new_key
 from tests.cli import inside
+from tests.issuers import Issuer
 from tests.scenes import Scene
 
 KEY = new_key()
@@ -90,8 +91,12 @@ async def test_jobs_whose_ticks_repeat_an_old_run_static_tokens_and_issuers_out_
     assert found["bearers"]["detail"].startswith("bus: ")
     assert found["issuers"]["status"] == "warn"
     assert "http://127.0.0.1:9" in found["issuers"]["detail"]
-    let = await _doctor(database_url, TOCSIN_EGRESS_ALLOW="127.0.0.0/8", **env)
-    assert let["issuers"]["status"] == "ok"
+    down = await _doctor(database_url, TOCSIN_EGRESS_ALLOW="127.0.0.0/8", **env)
+    assert down["issuers"]["status"] == "warn"
+    async with Issuer() as issuer:
+        path.write_text(path.read_text().replace("http://127.0.0.1:9", issuer.url))
+        let = await _doctor(database_url, TOCSIN_EGRESS_ALLOW="127.0.0.0/8", **env)
+        assert let["issuers"]["status"] == "ok"
     await scene.execute("INSERT INTO tocsin.jobs (name, frozen_since) VALUES ('nightly', '2026-11-30T02:00Z')")
     await scene.execute("INSERT INTO tocsin.jobs (name, frozen_since) VALUES ('gone', now())")
     found = await _doctor(database_url, **env)

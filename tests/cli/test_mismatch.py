@@ -58,6 +58,14 @@ MISTAKES = {
     "the secret is empty": (made(secret=b"").hex(), "secret was empty"),
     "the reference is the secret": (made(secret=b"env:SHIPMENTS_TICK_SECRET").hex(), "reference to the secret"),
     "another job's secret": (made(secret=KEYS[2].secret).hex(), "orders.close"),
+    "an empty run id": (made(f".{CUTOFF}").hex(), "run id was empty"),
+    "an empty cutoff": (made(f"{RUN}.").hex(), "cutoff was empty"),
+    "both empty": (made(".").hex(), "Everything was empty"),
+    "seconds since 1970": (made(f"{RUN}.1796004000").hex(), "since 1970"),
+    "milliseconds since 1970": (made(f"{RUN}.1796004000000").hex(), "since 1970"),
+    "a fraction of seconds since 1970": (made(f"{RUN}.1796004000.0").hex(), "since 1970"),
+    "a space after the secret": (made(secret=SECRET + b" ").hex(), "white space around it"),
+    "a space and a line end after the secret": (made(secret=SECRET + b" \n").hex(), "white space around it"),
     "SHA-1": (made(algorithm="sha1").hex(), "SHA1; use SHA-256"),
     "SHA-512": (made(algorithm="sha512").hex(), "SHA512; use SHA-256"),
     "key and message swapped": (hmac.new(RIGHT.encode(), SECRET, "sha256").hexdigest(), "swapped"),
@@ -92,6 +100,11 @@ def test_a_secret_in_hex_or_base64_that_was_decoded_first_is_recognised() -> Non
     ):
         finding = explain(made(secret=raw).hex(), JOB, RUN, CUTOFF, [Key(text)])
         assert "decoded from" in " ".join(finding.mistakes)
+
+
+def test_a_space_that_only_tocsins_own_copy_of_the_secret_has_is_recognised() -> None:
+    finding = explain(made().hex(), JOB, RUN, CUTOFF, [Key(SECRET + b" ")])
+    assert "Tocsin's own copy" in " ".join(finding.mistakes)
 
 
 def test_a_run_id_that_was_signed_in_another_form_than_it_was_sent_is_recognised() -> None:

@@ -32,6 +32,14 @@ event_type = "c"
 [jobs."reports.build".bearer]
 tokens = ["env:REPORTS"]
 """
+TAKES_TOKENS = """
+[jobs."shipments.expire".bearer]
+tokens = ["env:REPORTS"]
+[jobs."shipments.expire".oidc]
+issuer = "https://issuer.example.com"
+audience = "tocsin"
+claims = { sub = "scheduler" }
+"""
 RIGHT = tick_signature(SECRET.encode(), RUN, CUTOFF)
 NOW = format_rfc3339(datetime.now(UTC).replace(microsecond=0))
 
@@ -43,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def sign(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
-    env = {"SHIPMENTS": SECRET, "ORDERS": OTHER, "TOCSIN_CONFIG": str(folder / "tocsin.toml")}
+    env = {"SHIPMENTS": SECRET, "ORDERS": OTHER, "REPORTS": "t" * 32, "TOCSIN_CONFIG": str(folder / "tocsin.toml")}
     return inside.run("sign", JOB, *arguments, env=env, stdin=stdin)
 
 
@@ -73,6 +81,7 @@ def test_a_tick_with_nothing_wrong_is_exit_code_0_wherever_it_comes_from(folder:
         sign(folder, "--explain", "-", "--secret", "env:SHIPMENTS", stdin=tick().encode()),
     ):
         assert (done.code, "Nothing is wrong" in done.out) == (0, True), done.out + done.err
+        assert "409" in done.out
 
 
 WRONG = {
@@ -88,13 +97,13 @@ WRONG = {
         tick(run_id="nächtlich", signature=tick_signature(SECRET.encode(), r"n\u00e4chtlich", NOW)),
         "escapes of the JSON text",
     ),
-    "no signature": (tick(signature=None), "needs a token"),
+    "no signature": (tick(signature=None), "takes no tokens, so every tick"),
     "a field of another name": (tick(cutoffIso=None, cutOff=NOW), "the one that is called cutOff"),
     "a number": (tick(runId=7), "runId must be a text"),
     "a field too many": (tick(job=JOB), "1 more field than"),
     "no offset": (tick("2026-11-30T02:00:00"), "RFC 3339 with an offset"),
     "an old cutoff": (tick("2020-01-01T00:00:00Z"), "written down once"),
-    "a cutoff ahead": (tick(format_rfc3339(datetime.now(UTC) + timedelta(hours=2))), "s ahead"),
+    "a cutoff ahead": (tick(format_rfc3339(datetime.now(UTC) + timedelta(hours=2))), "max_cutoff_ahead is 60 s"),
     "a duplicate field": (tick()[:-1] + ', "runId": "other"}', "JSON that the API does not take"),
     "JSON in JSON": (json.dumps(tick()), "encoded twice"),
     "single quotes": (tick().replace('"', "'"), "single quotes"),
@@ -148,9 +157,58 @@ def test_a_job_without_a_secret_says_that_there_is_nothing_to_sign_with(tmp_path
     (tmp_path / "tocsin.toml").write_text(TOKENS_ONLY)
     env = {"REPORTS": "a static token of at least 32 characters".replace(" ", "-")}
     env["TOCSIN_CONFIG"] = str(tmp_path / "tocsin.toml")
-    for arguments in ((RUN, CUTOFF), ("--explain", tick())):
-        done = inside.run("sign", "reports.build", *arguments, env=env)
-        assert (done.code, "nothing to sign with" in done.err) == (1, True), done.err
+    done = inside.run("sign", "reports.build", RUN, CUTOFF, env=env)
+    assert (done.code, "nothing to sign with" in done.err) == (1, True), done.err
+    done = inside.run("sign", "reports.build", "--explain", tick(), env=env)
+    assert (done.code, "has no tick secret" in done.out) == (1, True), done.err
+
+
+@pytest.mark.parametrize("body", [tick(signature=None), tick(cutoffIso=None), '{"runId": "nightly"}', "{}", ""])
+def test_a_caller_that_shows_a_token_is_told_that_it_needs_no_signature(folder: Path, body: str) -> None:
+    (folder / "tocsin.toml").write_text(CONFIG + TAKES_TOKENS)
+    done = sign(folder, "--explain", "-", stdin=body.encode())
+    assert done.code == 1
+    assert "an identity or a static token in their Authorization header" in done.out
+    assert "neither signature nor cutoffIso" in done.out
+    assert "`tick.refused`, with `why`" in done.out
+
+
+def days_ago(days: float) -> str:
+    return format_rfc3339(datetime.now(UTC).replace(microsecond=0) - timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("bound", "cutoff", "words"),
+    [
+        ("max_cutoff_age = 2592000", days_ago(20), ""),
+        ("max_cutoff_age = 2592000", days_ago(31), "31 days old, and the job's max_cutoff_age is 2592000 s"),
+        ("max_cutoff_age = 3600", days_ago(20 / 24), "20 hours old, and the job's max_cutoff_age is 3600 s"),
+        ("max_cutoff_ahead = 7200", days_ago(-1 / 24), ""),
+        ("max_cutoff_ahead = 7200", days_ago(-1), "max_cutoff_ahead is 7200 s"),
+    ],
+)
+@pytest.mark.parametrize("secret", [(), ("--secret", "env:SHIPMENTS")], ids=["configured", "given"])
+def test_a_cutoff_is_judged_by_the_bounds_of_its_job(
+    folder: Path, bound: str, cutoff: str, words: str, secret: tuple[str, ...]
+) -> None:
+    (folder / "tocsin.toml").write_text(CONFIG.replace('event_type = "a"', f'event_type = "a"\n{bound}'))
+    done = sign(folder, "--explain", tick(cutoff), *secret)
+    assert (done.code, words in done.out) == (1 if words else 0, True), done.out + done.err
+
+
+def test_without_a_configuration_the_usual_bounds_count(folder: Path) -> None:
+    env = {"SHIPMENTS": SECRET, "TOCSIN_CONFIG": str(folder / "nowhere.toml")}
+    for body, words in ((tick(days_ago(8)), "the usual max_cutoff_age"), (tick(signature=None), "needs a token")):
+        done = inside.run("sign", JOB, "--explain", body, "--secret", "env:SHIPMENTS", env=env)
+        assert (done.code, words in done.out) == (1, True), done.out + done.err
+
+
+@pytest.mark.parametrize("cutoff", ["yesterday", "2026-11-30T02:00:00", "1796004000", "2026-11-31T02:00:00Z", ""])
+def test_a_cutoff_that_is_never_taken_is_not_signed(folder: Path, cutoff: str) -> None:
+    done = sign(folder, RUN, cutoff)
+    assert (done.code, done.out) == (2, "")
+    assert "RFC 3339" in done.err
+    assert "never taken" in " ".join(done.err.split())
 
 
 def test_a_body_is_too_large_here_where_it_is_too_large_there() -> None:

@@ -81,7 +81,7 @@ async def test_the_script_for_gcloud_makes_the_job_once_and_changes_it_afterward
         "THERE": str(there),
         "PROJECT": "my-project",
         "REGION": "europe-west1",
-        "TOCSIN_URL": "https://tocsin.example.com",
+        "TOCSIN_URL": "https://tocsin.example.com/",
     }
     assert (await ran(*SHELLS[shell], str(FOLDER / "cloud-scheduler/create.sh"), env=env)).code == 0
     there.touch()
@@ -98,6 +98,7 @@ async def test_the_script_for_gcloud_and_the_one_for_terraform_make_the_same_job
     script, terraform = page("cloud-scheduler/create.sh"), page("cloud-scheduler/main.tf")
     words = shlex.split(script.split('jobs "$verb"')[1].replace("\\\n", " "))
     flags = {flag.removeprefix("--"): value for flag, value in pairwise(words) if flag.startswith("--")}
+    assert f'"${{trimsuffix(var.tocsin_url, "/")}}/v1/jobs/{JOB}/ticks"' in terraform
     settings = dict(re.findall(r'^ *(\w+) += "?([^"\n]+)"?$', terraform, re.MULTILINE))
     for flag, setting in {
         "schedule": "schedule",
@@ -146,7 +147,7 @@ async def workflow(live: Live, token: str, folder: Path, run: str, **changes: st
         env = {
             **variables,
             "TICK_JOB": "from.github",
-            "TOCSIN_URL": live.url,
+            "TOCSIN_URL": f"{live.url}/",
             "GITHUB_RUN_ID": run,
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "request-token",
             "ACTIONS_ID_TOKEN_REQUEST_URL": f"{github.url}/token?api-version=2.0",
@@ -183,7 +184,7 @@ async def test_an_api_destination_rings_the_run_of_its_slot(live: Live) -> None:
     [given] = re.findall(r"^ *Input: >-\n *(.*)$", template, re.MULTILINE)
     assert "InputPath: $.detail\n" in template
     assert "ApiKeyName: Authorization\n" in template
-    assert '"Bearer {{resolve:' in template
+    assert '"Bearer {{resolve:secretsmanager:${TokenSecret}:SecretString:::${TokenVersion}}}"' in template
     assert f"${{TocsinUrl}}/v1/jobs/{JOB}/ticks" in template
     body = given.replace("<aws.scheduler.scheduled-time>", slot(hours_ago=20)).encode()
     first, second = [await post(live, JOB, BEARER, body, **{"content-type": "application/json"}) for _ in range(2)]
@@ -191,3 +192,16 @@ async def test_an_api_destination_rings_the_run_of_its_slot(live: Live) -> None:
     assert first.json()["run"]["runId"] == f"{JOB}@{slot(hours_ago=20)}"
     assert first.json()["run"]["cutoff"] == slot(hours_ago=20)
     assert (await post(live, JOB, BEARER + "x", body)).status_code == 401
+
+
+async def test_a_changed_token_is_read_again_and_tocsin_takes_both_in_between() -> None:
+    """A reference to a secret is read only when it changes: each deployment has to name the version it made."""
+    written = page("eventbridge/README.md")
+    first, rotation = written.split("**Change the token**")
+    for part, made in ((first, "create-secret"), (rotation, "put-secret-value")):
+        steps = [
+            part.index(step) for step in ("umask 077 && openssl", made, "--query VersionId", 'TokenVersion="$version"')
+        ]
+        assert steps == sorted(steps)
+    both = tomllib.loads(page("eventbridge/bearer.toml"))["jobs"][JOB]["bearer"]["tokens"]
+    assert f'"{both[0]}", "env:' in rotation.split(" put-secret-value ")[0]

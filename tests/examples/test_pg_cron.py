@@ -76,7 +76,7 @@ async def cron(empty_database_url: str, live: Live) -> AsyncIterator[Connection]
     )
     await connection.execute(EXTENSIONS)
     await connection.execute(RECIPE)
-    await connection.execute("INSERT INTO ticking.jobs VALUES ($1, $2, $3)", JOB, live.url, TICK_SECRET)
+    await connection.execute("INSERT INTO ticking.jobs VALUES ($1, $2, $3)", JOB, f"{live.url}/", TICK_SECRET)
     yield connection
     await connection.close()
 

@@ -115,7 +115,19 @@ async def test_a_wrong_call_is_told_how_it_is_called(tmp_path: Path, ticker: str
 
 
 async def test_a_secret_that_is_not_there_is_a_failure(tmp_path: Path, ticker: str) -> None:
-    for file in (str(tmp_path / "nowhere"), secret_file(tmp_path, b"\n")):
+    for file in (str(tmp_path / "nowhere"), str(tmp_path), secret_file(tmp_path, b"\n")):
         done = await ran(*TICKERS[ticker], JOB, env={"TICK_SECRET_FILE": file})
         assert done.code == 1
         assert Path(file).name in done.err
+
+
+@pytest.mark.parametrize("wrong", [{"TICK_PAUSE": "soon"}, {"TICK_PAUSE": "-1"}, {"TICK_TRIES": "many"}])
+async def test_a_wrong_number_is_refused_before_anything_is_sent(
+    tmp_path: Path, ticker: str, wrong: dict[str, str]
+) -> None:
+    async with Receiver(then=TAKEN) as receiver:
+        env = {"TOCSIN_URL": receiver.url, "TICK_SECRET_FILE": secret_file(tmp_path), **wrong}
+        done = await ran(*TICKERS[ticker], JOB, env=env)
+    assert (done.code, done.out) == (1, "")
+    assert next(iter(wrong)) in done.err
+    assert receiver.requests == []

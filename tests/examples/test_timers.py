@@ -32,6 +32,14 @@ async def test_the_line_of_the_crontab_rings_silently_and_complains_aloud(live: 
     assert "tick-refused" in wrong.err
 
 
+async def test_the_line_for_a_crond_without_variables_rings_too(live: Live, tmp_path: Path) -> None:
+    [command] = re.findall(r"^    0 2 \* \* \* (TOCSIN_URL=.*)$", page("cron/README.md"), re.MULTILINE)
+    here = command.replace("https://tocsin.example.com", live.url)
+    here = here.replace("/etc/tocsin/shipments-tick", secret_file(tmp_path))
+    done = await ran("sh", "-c", at_home(here), env={}, unset=["TICK_SECRET_FILE"])
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
 async def test_the_unit_rings_with_its_credential(live: Live, tmp_path: Path) -> None:
     unit = page("systemd/shipments-tick.service")
     env = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE))

@@ -216,48 +216,12 @@ async def test_behind_a_throttle_a_lane_starts_again_with_one(database: Database
         assert await _asked(scene, dispatcher, receiver, turns=4) == [1, 2, 4, 8]
 
 
-async def test_what_waits_behind_a_slot_never_adds_a_request(database: Database) -> None:
-    scene = Scene(database)
-    release = asyncio.Event()
-    async with Receiver(*[answer(200, hold=release)] * 2, then=answer(200)) as receiver:
-        await scene.subscriber("two", receiver.url, max_concurrency=2)
-        await _events(scene, 12)
-        sending = asyncio.create_task(scene.dispatcher().once())
-        await eventually(lambda: receiver.inflight == 2)
-        release.set()
-        assert await sending == 12
-        assert receiver.peak == 2
-    assert await scene.states() == {"delivered": 12}
-
-
-async def test_a_rejection_does_not_hold_up_what_waits_behind_it(database: Database) -> None:
-    scene = Scene(database)
-    async with Receiver(answer(400), then=answer(200)) as receiver:
-        await scene.subscriber("one", receiver.url, max_concurrency=1)
-        await _events(scene, 4)
-        await scene.dispatcher().once()
-        assert len(receiver.requests) == 4
-    assert await scene.states() == {"rejected": 1, "delivered": 3}
-
-
-async def test_a_failure_gives_back_what_waits_behind_it_untried(database: Database) -> None:
-    scene = Scene(database)
-    async with Receiver(then=answer(500)) as receiver:
-        await scene.subscriber("down", receiver.url, max_concurrency=2)
-        await _events(scene, 12)
-        await scene.dispatcher().once()
-        assert len(receiver.requests) == 2
-    assert sorted(view.attempt_count for view in await scene.views("down")) == [0] * 10 + [1] * 2
-    [lane] = await scene.execute("SELECT leased, next_due_at <= now() AS due FROM tocsin.lanes")
-    assert (lane.leased, lane.due) == (0, True)
-
-
 async def test_what_waits_for_a_full_lane_says_so(database: Database) -> None:
     scene = Scene(database)
     release = asyncio.Event()
     async with Receiver(then=answer(200, hold=release)) as receiver:
         await scene.subscriber("full", receiver.url, max_concurrency=2)
-        await _events(scene, 20)  # more than the two slots and what waits behind them in the worker
+        await _events(scene, 3)
         sending = asyncio.create_task(scene.dispatcher().once())
         await eventually(lambda: receiver.inflight == 2)
         held = {(view.state.value, view.held_by) for view in await scene.views("full")}

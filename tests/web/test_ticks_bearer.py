@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from service.domain.job import BearerConfig, JobConfig
 from service.store.database import Database
@@ -54,6 +55,33 @@ async def test_the_body_names_the_run_and_may_name_its_cutoff(client: httpx.Asyn
     assert second.json()["run"]["cutoff"] == cutoff
     in_body = await client.post(BUS, headers=BY, json={"runId": "from the body"})
     assert in_body.json()["run"]["runId"] == "from the body"
+
+
+async def test_a_body_may_add_the_cutoff_to_the_run_of_a_header_and_not_contradict_it(
+    client: httpx.AsyncClient,
+) -> None:
+    headers, cutoff = BY | {"x-event-id": "r9"}, instant(-600)
+    contradiction = await client.post(BUS, headers=headers, json={"runId": "another"})
+    assert pointers(contradiction) == ["/runId"]
+    assert pointers(await client.post(BUS, headers=headers, json={"cutoffIso": "yesterday"})) == ["/cutoffIso"]
+    answer = await client.post(BUS, headers=headers, json={"cutoffIso": cutoff, "detail": {}})
+    assert (answer.json()["run"]["runId"], answer.json()["run"]["cutoff"]) == ("r9", cutoff)
+
+
+async def test_what_is_not_taken_is_logged_with_its_place_and_what_is_refused_with_its_reason(
+    client: httpx.AsyncClient,
+) -> None:
+    with capture_logs() as told:
+        await client.post(PLAIN, headers={"authorization": f"Bearer {NEXT}"}, content=b"{}")
+        await client.post(f"/v1/jobs/{JOB}/ticks", headers={"authorization": ""}, json={"runId": "a", "cutoffIso": "b"})
+        await client.post("/v1/jobs/typing-error/ticks", headers=BY, json={"runId": "a"})
+    lines = [{name: line.get(name) for name in ("event", "job", "places", "why", "asked")} for line in told]
+    nothing = dict.fromkeys(("job", "places", "why", "asked"))
+    assert lines == [
+        nothing | {"event": "tick.not_taken", "job": "plain", "places": ["/runId"]},
+        nothing | {"event": "tick.refused", "job": JOB, "why": "no-credential"},
+        nothing | {"event": "tick.refused", "why": "job", "asked": "typing-error"},
+    ]
 
 
 @pytest.mark.parametrize("body", [b"", b"fixed", b"{}", b'{"id":"r1"}'])

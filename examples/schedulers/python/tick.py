@@ -22,6 +22,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 USAGE = "usage: TICK_SECRET_FILE=FILE [TOCSIN_URL=http://HOST:PORT] python3 tick.py JOB [CUTOFF]"
 TIMEOUT_SECONDS = 30
+MAX_NUMBER = 99_999
 AGAIN = {408, 425, 429, *range(500, 600)}
 """Answers that say "not now"; every other one would be the same the next time."""
 
@@ -112,6 +113,14 @@ def secret_in(file: str) -> bytes:
     return secret
 
 
+def _number(name: str, usual: int, *, least: int) -> int:
+    """The whole number that the variable holds."""
+    given = os.environ.get(name, "") or str(usual)
+    if not (given.isascii() and given.isdigit()) or not least <= int(given[:9]) <= MAX_NUMBER:
+        raise NotTaken(f"{name} must be a whole number from {least} to {MAX_NUMBER}")
+    return int(given)
+
+
 def main(arguments: list[str]) -> int:
     """Ring the job that the arguments name; 0 when it was taken, 1 when it was not, 2 for a wrong call."""
     file = os.environ.get("TICK_SECRET_FILE")
@@ -125,10 +134,10 @@ def main(arguments: list[str]) -> int:
             os.environ.get("TOCSIN_URL", "http://127.0.0.1:8080"),
             job,
             tick(secret_in(file), f"{job}@{cutoff}", cutoff),
-            tries=int(os.environ.get("TICK_TRIES", "6")),
-            pause=float(os.environ.get("TICK_PAUSE", "1")),
+            tries=_number("TICK_TRIES", 6, least=1),
+            pause=_number("TICK_PAUSE", 1, least=0),
         )
-    except (NotTaken, OSError, ValueError) as fault:
+    except (NotTaken, OSError) as fault:
         sys.stderr.write(f"tick.py: {fault}\n")
         return 1
     sys.stdout.write(json.dumps(answer) + "\n")
