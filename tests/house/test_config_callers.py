@@ -10,6 +10,7 @@ from service.domain.errors import ConfigurationError
 from service.domain.job import BearerConfig, OidcConfig
 from service.runtime import _warn_of_bearers
 
+GITHUB = 'issuer = "https://token.actions.githubusercontent.com"'
 ISSUER, AUDIENCE = 'issuer = "https://accounts.google.com"', 'audience = "https://tocsin.example"'
 CLAIMS = 'claims = { email = "a@b.example" }'
 
@@ -84,6 +85,7 @@ def test_static_tokens_are_read_and_not_shown(tmp_path: Path) -> None:
         (oidc(), 'jobs."a".oidc.issuer: Field required'),
         (oidc(ISSUER, AUDIENCE), 'jobs."a".oidc.claims: Field required'),
         (oidc(ISSUER, AUDIENCE, "claims = {}"), "must name whose tokens are meant"),
+        (oidc(GITHUB, AUDIENCE, "claims = { repository_id = 74 }"), "put their values in quotes"),
         (oidc(ISSUER, AUDIENCE, "claims = { email_verified = true }"), "must name whose tokens are meant"),
         (oidc(ISSUER, AUDIENCE, 'claims = { iss = "x" }'), "must not have iss, which is checked in any case"),
         (oidc(ISSUER, AUDIENCE, "claims = { a = 1.5 }"), "must have a string, a whole number, true or false for a"),
