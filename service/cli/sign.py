@@ -28,7 +28,7 @@ def _acceptable_cutoff(value: str | None) -> str | None:
         if value is not None:
             parse_rfc3339(value)
     except ValueError as fault:
-        raise typer.BadParameter(f"{fault} (RFC 3339); such a cutoff is never taken") from None
+        raise typer.BadParameter(f"such a cutoff is never taken as RFC 3339: it {fault}") from None
     return value
 
 
