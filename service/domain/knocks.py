@@ -23,7 +23,7 @@ class Knock:
 
 
 def of_slot(source: str, slot: datetime, now: datetime, ahead: timedelta = AHEAD) -> Knock:
-    """The run of a slot; of one that has not come, a run by hand. A cutoff of the job may be no further than `ahead`."""
+    """The run of a slot; of one that has not come, a run by hand. No cutoff of the job may be later than `ahead`."""
     return by_hand(source, now) if slot > now + min(AHEAD, ahead) else Knock(f"{source}@{format_rfc3339(slot)}", slot)
 
 
