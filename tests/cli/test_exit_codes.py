@@ -12,7 +12,7 @@ DATABASE = "postgresql://u:pw@127.0.0.1:9/d"
 NOWHERE = "http://127.0.0.1:9"
 TICK = ("tick", "a.job", "--secret", "env:S", "--retries", "0", "--url", NOWHERE)
 SECRET = {"S": "a secret long enough"}
-SIGN = ("sign", "j", "r", "c")
+SIGN = ("sign", "j", "r", "2026-11-30T02:00:00Z")
 
 REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "nobody answers a list": (("runs", "--url", NOWHERE), {}, "start one with `tocsin up`"),
