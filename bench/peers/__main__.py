@@ -27,11 +27,6 @@ from service.domain.identifiers import delivery_key
 from service.embedded import EmbeddedPostgres
 
 TOCSIN = "tocsin"
-WANTED = 1.25
-_WARM_EVENTS = 1
-
-
-TOCSIN = "tocsin"
 _WANTED = 1.25
 _WARM_EVENTS = 1
 

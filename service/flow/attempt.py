@@ -90,10 +90,9 @@ class Attempts:
 
         Of a dead worker nobody knows how far it came in the chain; that is recorded, and counted against nobody.
         """
-        if claimed.lapsed is None:
-            decision = Settlement(DeliveryState.PENDING, counted=False)
-            return Settled(claimed, decision, None, self._worker, clock.now())
         decision = Settlement(DeliveryState.PENDING, counted=False)
+        if claimed.lapsed is None:
+            return Settled(claimed, decision, None, self._worker, clock.now())
         answer = Answer(Outcome.IN_DOUBT, detail="the lease ran out while it waited for its turn in a chain")
         return Settled(claimed, decision, answer, claimed.lapsed.worker, claimed.lapsed.started_at)
 

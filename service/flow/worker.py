@@ -31,7 +31,7 @@ TIDYING = (
 BROKEN_SECONDS = 1.0
 
 GATHER_SECONDS = 0.02
-"""A worker that has just claimed claims again after this, or when a quarter of its requests have landed."""
+"""A worker that has claimed claims again after this, or when the results of a quarter of its requests are written."""
 GC_THRESHOLD = 50_000
 """New objects between two looks for cycles, of which deliveries make none; CPython looks every 700."""
 TIDY_SECONDS = 5.0
@@ -85,7 +85,7 @@ class Worker:
                 await unrung.wait(TIDY_SECONDS)
 
     async def _gather(self, bell: Bell) -> None:
-        """Let enough requests land for the next claim to be a batch; the settler rings with every one of its own."""
+        """Let enough results be written for the next claim to be a batch; the settler rings with each of its own."""
         patience = monotonic() + GATHER_SECONDS
         enough = self._dispatcher.flights // 4
         while self._dispatcher.settler.freed < enough and (left := patience - monotonic()) > 0:
