@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import URL, text
+from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from service.store.vault import new_key
-from tests.cli.conftest import API_KEY, TICK_SECRET, Live, apply_schema
-from tests.cli.process import ROOT, started
+from tests.cli.conftest import Live, created, running
+from tests.cli.process import ROOT
 from tests.examples.recipes import JOB, page
 from tests.issuers import Issuer
 
@@ -39,29 +37,14 @@ async def live(
 ) -> AsyncIterator[Live]:
     """The service, on a database of its own; shared by the tests of this folder."""
     name = f"tocsin_recipes_{uuid4().hex[:12]}"
+    url = server.set(database=name).render_as_string(hide_password=False)
     config = tmp_path_factory.mktemp("config") / "tocsin.toml"
     config.write_text(_config(issuer))
-    async with admin.connect() as connection:
-        await connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"))
-    url = server.set(database=name).render_as_string(hide_password=False)
-    await apply_schema(url)
-    env = {
-        "TOCSIN_DATABASE_URL": url,
-        "TOCSIN_ENCRYPTION_KEYS": new_key(),
-        "TOCSIN_BOOTSTRAP_KEY": API_KEY,
-        "TOCSIN_CONFIG": str(config),
-        "TOCSIN_EGRESS_ALLOW": "127.0.0.0/8",
-        "TOCSIN_LOG_FORMAT": "json",
-        "TOCSIN_PORT": "0",
-        "TOCSIN_DATA_DIR": str(tmp_path_factory.mktemp("live")),
-        "SHIPMENTS_TICK_SECRET": TICK_SECRET,
-        "SHIPMENTS_TICK_TOKEN": BEARER,
-    }
-    async with started("up", env=env, cwd=Path(tmp_path_factory.mktemp("cwd"))) as process:
-        address = await process.url()
-        yield Live(address, url, {**env, "TOCSIN_URL": address}, process)
-    async with admin.connect() as connection:
-        await connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    async with (
+        created(admin, name, template),
+        running(url, config, tmp_path_factory, SHIPMENTS_TICK_TOKEN=BEARER) as it,
+    ):
+        yield it
 
 
 def _config(issuer: Issuer) -> str:
