@@ -31,7 +31,7 @@ run: $(STAMP) ## Start the demo: the whole path, alive, in one minute
 	$(BIN)/tocsin demo
 
 test: $(STAMP) ## Run the test suite against a real PostgreSQL
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Formatting, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check .

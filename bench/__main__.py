@@ -10,7 +10,7 @@ import uvloop
 
 from bench import machine, table
 from bench.figures import RATIOS
-from bench.parts import claims, drains, fan_out, hanging, memory, pages, ticks
+from bench.parts import claims, drains, fan_out, hanging, memory, pages, retention, ticks
 from bench.processes import Receiver
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage, say
@@ -21,6 +21,7 @@ PARTS: Mapping[str, Callable[[Stage, Sizes], Awaitable[None]]] = {
     "drains": drains.measure,
     "fan-out": fan_out.measure,
     "hanging": hanging.measure,
+    "retention": retention.measure,
     "ticks": ticks.measure,
     "claims": claims.measure,
     "pages": pages.measure,

@@ -23,6 +23,7 @@ from service.store.vault import Vault
 
 LOOPBACK = "127.0.0.0/8"
 JOB = "bench.tick"
+RETENTION = "bench.retention"
 _PAGE = 500
 _LEASE_SECONDS = 60.0
 
@@ -105,7 +106,8 @@ class House:
         """Wait until the database has the end of everything that is for these subscribers."""
         await self.until(
             "SELECT NOT EXISTS (SELECT FROM tocsin.subscribers s CROSS JOIN LATERAL (SELECT FROM tocsin.deliveries d "
-            "WHERE d.subscriber = s.row AND d.finished_at IS NULL ORDER BY d.late, d.next_attempt_at, d.row LIMIT 1) x "
+            "WHERE d.subscriber = s.row AND d.finished_at IS NULL "
+            "ORDER BY d.queue, d.next_attempt_at, d.row LIMIT 1) x "
             "WHERE starts_with(s.id, :subscribers))",
             subscribers=subscribers,
         )

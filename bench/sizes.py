@@ -21,6 +21,9 @@ class Sizes:
     fan_out: tuple[int, int] = (500, 200)
     others: tuple[int, int] = (99, 200)
     """The subscribers beside the hanging one."""
+    swept: tuple[int, int] = (500, 160)
+    """A backlog that takes some ten seconds, while old deliveries are swept that take a minute."""
+    old: int = 500_000
     ticked: tuple[int, int] = (500, 700)
     """A backlog that outlasts the ticks during it."""
     ticks: int = 100
@@ -50,6 +53,8 @@ QUICK = Sizes(
     strict=(1, 200),
     fan_out=(100, 50),
     others=(99, 10),
+    swept=(50, 40),
+    old=20_000,
     ticked=(20, 500),
     ticks=20,
     claims=10,

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from bench.figures import FIGURES
-from bench.house import JOB, LOOPBACK, House
+from bench.house import JOB, LOOPBACK, RETENTION, House
 from bench.processes import ORIGINS, Receiver, tocsin
 from service import migrations
 from service.embedded import EmbeddedPostgres
@@ -120,9 +120,12 @@ class Stage:
         config = self.folder / "tocsin.toml"
         config.write_text(
             f'[jobs."{JOB}"]\nsource = "tick"\nevent_type = "{JOB}"\nsecrets = ["env:BENCH_TICK_SECRET"]\n'
+            f'[jobs."{RETENTION}"]\nsource = "retention"\nsecrets = ["env:BENCH_RETENTION_SECRET"]\n'
+            "options = { max_share = 1 }\n"
         )
         return {
             "BENCH_TICK_SECRET": TICK_SECRET,
+            "BENCH_RETENTION_SECRET": f"{TICK_SECRET}-of-retention",
             "TOCSIN_CONFIG": str(config),
             "TOCSIN_DATABASE_URL": house.db.url,
             "TOCSIN_ENCRYPTION_KEYS": self.key,
@@ -147,7 +150,8 @@ class Stage:
     async def _warm_up(self, house: House) -> None:
         await house.execute(
             "UPDATE tocsin.deliveries SET state = 'pending', finished_at = NULL, attempt_count = 0, "
-            "generation_attempts = 0, next_attempt_at = now() WHERE finished_at IS NOT NULL AND subscriber IN "
+            "generation_attempts = 0, queue = 0, next_attempt_at = now() "
+            "WHERE finished_at IS NOT NULL AND subscriber IN "
             "(SELECT row FROM tocsin.subscribers WHERE starts_with(id, :warm))",
             warm=_WARM,
         )

@@ -12,8 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from service.config_callers import Bearer, Oidc
 from service.domain.errors import ConfigurationError
-from service.domain.identifiers import is_event_type, is_job_name
+from service.domain.identifiers import is_event_type, is_job_name, is_reserved_type
 from service.domain.job import JobConfig
+from service.domain.retention import check_together
 from service.settings import PREFIX, Settings, read_secret
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,8 @@ def _event_type(text: str) -> str:
         raise ValueError(
             "must be words of letters, digits, hyphens or underscores joined by dots, up to 128 characters"
         )
+    if is_reserved_type(text):
+        raise ValueError("must not begin with tocsin., which is kept for Tocsin's own events")
     return text
 
 
@@ -99,6 +102,7 @@ def load_jobs(path: Path, *, named: bool = False) -> dict[str, JobConfig]:
     try:
         jobs = {name: _job(name, job) for name, job in file.jobs.items()}
         _check_unshared(jobs)
+        check_together(jobs)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error.detail}") from error
     return jobs

@@ -8,6 +8,7 @@ from service.cli.findings import Examination, Status, some
 from service.domain import patience, urls
 from service.domain.model import Policy
 from service.flow.egress import Blocked, Egress
+from service.flow.resealing import Progress, reseal
 from service.flow.resolver import Resolver
 from service.flow.survey import CALLABLE_AGAIN, READABLE_AGAIN, Examined, examine
 from service.settings import Settings
@@ -30,12 +31,14 @@ async def examine_subscribers(found: Examination, settings: Settings, url: str) 
     db = Database(url, pool_size=1)
     try:
         everyone = [each async for page in examine(db, vault) for each in page]
+        left = [each async for each in reseal(db, vault, actor="", dry_run=True)][-1] if vault else Progress(0)
         async with db.begin() as tx:
             longest = await subscribers.longest_timeout(tx)
     finally:
         await db.close()
     if vault is not None:
         found.note("secrets", *_openable(everyone))
+        found.note("encryption", *_resealed(left))
     found.note("addresses", *await _callable(everyone, settings))
     found.note("retries", *_patient(everyone))
     found.note("leases", *_fitting(longest, settings))
@@ -58,6 +61,16 @@ def _openable(everyone: Sequence[Examined]) -> tuple[Status, str]:
     return Status.FAIL, (
         f"secrets or headers of {len(closed)} of {len(everyone)} subscribers cannot be opened ({some(closed)}), so "
         f"their deliveries wait: {READABLE_AGAIN}"
+    )
+
+
+def _resealed(looked: Progress) -> tuple[Status, str]:
+    """Whether the first encryption key is the only one that is needed."""
+    if not looked.older:
+        return Status.OK, "nothing is left that another than the first of TOCSIN_ENCRYPTION_KEYS sealed"
+    return Status.WARN, (
+        f"{looked.older} secrets and header values are sealed with another than the first of TOCSIN_ENCRYPTION_KEYS: "
+        "run `tocsin reseal`, and take the older keys away a day later"
     )
 
 

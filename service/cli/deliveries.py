@@ -26,6 +26,7 @@ def deliveries(
         DeliveryState | None,
         typer.Option(help="Only deliveries in this state."),
     ] = None,
+    reason: Annotated[str | None, typer.Option(help="Only deliveries that ended for this reason.")] = None,
     subscriber: Annotated[str | None, typer.Option(help="Only deliveries to this subscriber.")] = None,
     run: Annotated[str | None, typer.Option(help="Only deliveries of this run (its ID or RUN ID).")] = None,
     event: Annotated[str | None, typer.Option(help="Only deliveries of this event (its id).")] = None,
@@ -36,11 +37,12 @@ def deliveries(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """List deliveries, newest first; `deliveries show ID` prints one with its attempts."""
+    """List deliveries, newest first; `deliveries show ID` prints one with all that happened to it."""
     if context.invoked_subcommand is not None:
         return
     filters: dict[str, str | int | None] = {
         "state": state and state.value,
+        "reason": reason,
         "subscriberId": subscriber,
         "eventId": event,
         "eventType": event_type,
@@ -64,12 +66,12 @@ def show(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show one delivery and what came of each attempt."""
+    """Show one delivery: what came of each attempt, who replayed it and why, what operators did to it."""
     found = asyncio.run(_one(url, delivery_id))
     if as_json:
         print_json(found)
         return
-    attempts = found.pop("attempts", [])
+    attempts, replays, actions = (found.pop(name) for name in ("attempts", "replays", "actions"))
     print_fields(found)
     typer.echo()
     print_table(
@@ -77,6 +79,17 @@ def show(
         [_attempt(attempt) for attempt in attempts],
         empty="No attempt has been made yet.",
     )
+    if replays:
+        typer.echo()
+        print_table(
+            ("GENERATION", "REPLAYED AT", "BY", "WHY", "WAS", "BULK REPLAY"), [_replay(each) for each in replays]
+        )
+    if actions:
+        typer.echo()
+        print_table(
+            ("AT", "ACTION", "BY", "WHY"),
+            [tuple(each[name] for name in ("at", "action", "actor", "reason")) for each in actions],
+        )
 
 
 async def _list(url: str, limit: int, run: str | None, filters: dict[str, str | int | None]) -> list[dict[str, Any]]:
@@ -125,3 +138,8 @@ def _row(delivery: dict[str, Any]) -> tuple[object, ...]:
 def _attempt(attempt: dict[str, Any]) -> tuple[object, ...]:
     fields = ("number", "generation", "outcome", "status", "startedAt", "durationMs", "detail", "responseExcerpt")
     return tuple(attempt[name] for name in fields)
+
+
+def _replay(replay: dict[str, Any]) -> tuple[object, ...]:
+    was = f"{replay['wasState']} ({replay['wasReason']})" if replay["wasReason"] else replay["wasState"]
+    return (*(replay[name] for name in ("generation", "at", "requestedBy", "reason")), was, replay["replayId"])

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from service import migrations
 from service.cli.options import AsJson, command_app
 from service.cli.output import print_json, print_table
+from service.domain.durations import parse_duration
 from service.domain.model import Scope
 from service.domain.timestamps import format_rfc3339
 from service.flow import control
@@ -25,6 +27,23 @@ app = command_app(no_args_is_help=True)
 _ACTOR = "cli"
 """Who the audit trail says it was: whoever may use the database directly."""
 
+
+def _duration(text: str) -> timedelta:
+    """A length of time with its unit.
+
+    Raises:
+        typer.BadParameter: it is none, or a bare number, which could be anything.
+
+    """
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise typer.BadParameter("must be a whole number with its unit: s, m, h or d, as in 90d")
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise typer.BadParameter("is too long") from None
+
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is: the name stands in the audit trail.")]
 
 
@@ -37,27 +56,36 @@ def keys() -> None:
 def create(
     name: Name,
     scope: Annotated[Scope, typer.Option(help="What it may do; each scope includes the ones before it.")] = Scope.READ,
+    expires_in: Annotated[
+        timedelta | None,
+        typer.Option(
+            metavar="DURATION", parser=_duration, help="When it ends by itself, like 90d, 12h or 30m; never without."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an API key and print it, this once: only its hash is stored."""
-    made = asyncio.run(_create(name, scope))
+    made = asyncio.run(_create(name, scope, expires_in))
     if as_json:
         print_json({**_fields(made.record), "key": made.key})
         return
-    typer.echo(f"This is the only time that the key of {name} ({scope.value}) is shown:", err=True)
+    until = f", until {format_rfc3339(made.record.expires_at)}" if made.record.expires_at else ""
+    typer.echo(f"This is the only time that the key of {name} ({scope.value}{until}) is shown:", err=True)
     typer.echo(made.key)
 
 
 @app.command(name="list")
 def list_(as_json: AsJson = False) -> None:
-    """List API keys, revoked ones too, oldest first."""
+    """List API keys, revoked and expired ones too, oldest first. LAST USED is true to the minute."""
     found = [_fields(record) for record in asyncio.run(_all())]
     if as_json:
         print_json(found)
         return
-    rows = [tuple(key[field] for field in ("name", "scope", "createdAt", "revokedAt")) for key in found]
+    shown = ("name", "scope", "createdAt", "lastUsedAt", "expiresAt", "revokedAt")
     print_table(
-        ("NAME", "SCOPE", "CREATED", "REVOKED"), rows, empty="No keys. Make one with `tocsin keys create NAME`."
+        ("NAME", "SCOPE", "CREATED", "LAST USED", "EXPIRES", "REVOKED"),
+        [tuple(key[field] for field in shown) for key in found],
+        empty="No keys. Make one with `tocsin keys create NAME`.",
     )
 
 
@@ -80,9 +108,9 @@ async def _database() -> AsyncIterator[Database]:
             await db.close()
 
 
-async def _create(name: str, scope: Scope) -> NewKey:
+async def _create(name: str, scope: Scope, expires_in: timedelta | None) -> NewKey:
     async with _database() as db:
-        return await control.create_key(db, name=name, scope=scope, actor=_ACTOR)
+        return await control.create_key(db, name=name, scope=scope, actor=_ACTOR, expires_in=expires_in)
 
 
 async def _all() -> list[KeyRecord]:
@@ -102,5 +130,11 @@ def _fields(record: KeyRecord) -> dict[str, Any]:
         "name": record.name,
         "scope": record.scope.value,
         "createdAt": format_rfc3339(record.created_at),
-        "revokedAt": format_rfc3339(record.revoked_at) if record.revoked_at else None,
+        "lastUsedAt": _written(record.last_used_at),
+        "expiresAt": _written(record.expires_at),
+        "revokedAt": _written(record.revoked_at),
     }
+
+
+def _written(at: datetime | None) -> str | None:
+    return None if at is None else format_rfc3339(at)

@@ -24,8 +24,18 @@ COMMANDS = (
     "runs",
     "run",
     "deliveries",
+    "dead-letters",
+    "replay",
+    "replays",
+    "resolve",
+    "cancel",
     "subscribers",
+    "pause",
+    "resume",
+    "audit",
+    "reconcile",
     "keys",
+    "reseal",
     "receiver",
     "openapi",
 )
@@ -48,7 +58,7 @@ class Commands(TyperGroup):
         """Import the command's module; None where there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"service.cli.{cmd_name}")
+        module = importlib.import_module(f"service.cli.{cmd_name.replace('-', '_')}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command

@@ -63,9 +63,19 @@ def describe(run: Run) -> str:
     parts = [f"{counts[state]:,} {state}" for state in (*TERMINAL, "leased", "pending") if counts[state]]
     state = "settled" if run["settled"] else str(run["state"])
     held = " (its job is paused: `held` until the job is resumed)" if state == "held" else ""
-    return f"{state}{held}: {run['events']:,} events, {counts['total']:,} deliveries" + (
-        f" ({', '.join(parts)})" if parts else ""
+    return (
+        f"{state}{held}: {run['events']:,} events, {counts['total']:,} deliveries"
+        + (f" ({', '.join(parts)})" if parts else "")
+        + _worked(run.get("progress"))
     )
+
+
+def _worked(progress: Mapping[str, Any] | None) -> str:
+    """What a source did that finds no events, such as retention: of each kind how much of what it could do is done."""
+    counts = {kind: n for kind, n in (progress or {}).items() if isinstance(n, Mapping) and "eligible" in n}
+    told = [f"{kind} {n['done']:,} of {n['eligible']:,} eligible" for kind, n in counts.items() if n["eligible"]]
+    dry = "dry run, " if progress and progress.get("dryRun") else ""
+    return f"; {dry}{', '.join(told) or 'nothing eligible'}" if counts else ""
 
 
 def _failure(run: Run) -> str:
@@ -101,7 +111,7 @@ def _bar() -> Iterator[Callable[[Run], None]]:
                 completed=finished(run),
                 state="settled" if run["settled"] else plain(run["state"]),
                 of=of,
-                dead=f", {dead:,} dead letters" if dead else "",
+                dead=(f", {dead:,} dead letters" if dead else "") + plain(_worked(run.get("progress"))),
             )
 
         yield show

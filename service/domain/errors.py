@@ -8,6 +8,7 @@
     │   ├── NotFound             404
     │   ├── Conflict             409
     │   │   ├── RunConflict · EventConflict · IdempotencyInFlight
+    │   ├── PayloadPurged        410
     │   ├── NotJson              400
     │   ├── TooLarge             413
     │   ├── UnsupportedEncoding  415
@@ -74,6 +75,10 @@ class EventConflict(Conflict):
 
 class IdempotencyInFlight(Conflict):
     """A request with this Idempotency-Key is still being handled; ask again shortly."""
+
+
+class PayloadPurged(Refused):
+    """The payload was deleted by retention, so that it cannot be sent again."""
 
 
 class NotJson(Refused):

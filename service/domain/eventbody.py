@@ -6,7 +6,14 @@ from datetime import datetime
 from uuid import UUID
 
 from service.domain.errors import Invalid, NotJson
-from service.domain.identifiers import MAX_SUBJECT_BYTES, MAX_VERSION, is_event_type, is_tenant, topics
+from service.domain.identifiers import (
+    MAX_SUBJECT_BYTES,
+    MAX_VERSION,
+    is_event_type,
+    is_reserved_type,
+    is_tenant,
+    topics,
+)
 from service.domain.jsontext import parse, text_fault
 from service.domain.model import EventId, Found, NewEvent
 from service.domain.timestamps import format_rfc3339
@@ -20,6 +27,7 @@ def found_fault(found: Found) -> str | None:
         return None  # it is stored already
     faults = (
         (not is_event_type(found.type), "the event type is missing or malformed"),
+        (is_reserved_type(found.type), "event types that begin with tocsin. are Tocsin's own: choose another"),
         (not is_tenant(found.tenant_id), "tenant_id is not a tenant"),
         (not 0 <= found.version <= MAX_VERSION, "version is not a whole number from 0 to 2^63-1"),
         (text_fault(found.subject, max_bytes=MAX_SUBJECT_BYTES) is not None, "subject cannot be stored"),

@@ -10,6 +10,7 @@ MAX_SUBJECT_BYTES = 255
 """Of UTF-8, without control characters."""
 MAX_VERSION = 2**63 - 1
 MAX_TYPE_CHARS = 128
+_RESERVED = "tocsin."
 
 _JOB = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _SUBSCRIBER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -47,16 +48,25 @@ def is_event_type(text: str) -> bool:
     return len(text) <= MAX_TYPE_CHARS and _TYPE.fullmatch(text) is not None
 
 
+def is_reserved_type(text: str) -> bool:
+    """Whether events of this type are Tocsin's own: no application and no source may publish one."""
+    return text.startswith(_RESERVED)
+
+
 def is_pattern(text: str) -> bool:
     """Whether a subscription may ask for this: `*`, an event type, or the beginning of one with `.*` after it."""
     return text == "*" or is_event_type(text.removesuffix(".*"))
 
 
 def topics(event_type: str) -> tuple[str, ...]:
-    """Every pattern that matches the type, widest first: `a.b.c` has `*`, `a.*`, `a.b.*` and `a.b.c`."""
+    """Every pattern that matches the type, widest first: `a.b.c` has `*`, `a.*`, `a.b.*` and `a.b.c`.
+
+    Of Tocsin's own types `*` is left out: who wants every event of the applications has not asked for those.
+    """
     words = event_type.split(".")
     beginnings = (".".join(words[:count]) + ".*" for count in range(1, len(words)))
-    return ("*", *beginnings, event_type)
+    widest = () if is_reserved_type(event_type) else ("*",)
+    return (*widest, *beginnings, event_type)
 
 
 def delivery_id(event_id: UUID, subscriber_row: int) -> str:

@@ -38,8 +38,8 @@ class JobConfig:
     """One job: where its due work is found, and who may tick it. Durations are seconds.
 
     `secrets` are the bytes that ticks are signed with; all of them are accepted, so that one can be rotated. There may
-    be none where `oidc` or `bearer` says who else may tick. `options` is handed as it is to a source that this project
-    does not know.
+    be none where `oidc` or `bearer` says who else may tick. `options` are the source's own (see `domain.retention`) and
+    handed as they are to one that this project does not know.
     """
 
     name: str

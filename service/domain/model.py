@@ -6,8 +6,8 @@ Those that are made for each delivery are named tuples: a frozen dataclass takes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
-from typing import NamedTuple, NewType
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple, NewType
 from uuid import UUID
 
 RunId = NewType("RunId", UUID)
@@ -76,6 +76,16 @@ class HeldBy(StrEnum):
     THROTTLED = "throttled"
     LANE_FULL = "lane-full"
     """As many requests as the subscriber allows are in flight; not in the contract's list, and due all the same."""
+
+
+class Queue(IntEnum):
+    """In which of a lane's three queues a delivery waits; `deliveries.claim` says what each may have of the lane."""
+
+    FIRST = 0
+    RETRY = 1
+    """It was tried before, or a person replayed it by itself."""
+    BULK = 2
+    """One of many that were replayed together."""
 
 
 class RunSource(StrEnum):
@@ -214,6 +224,8 @@ class LeasedRun:
     lease_seq: int
     discovered: bool
     events: int
+    progress: Mapping[str, Any] | None = None
+    """What the source's last page said of how far it is; None before the first that said something."""
 
 
 class Lapsed(NamedTuple):

@@ -71,6 +71,9 @@ class Attempts:
         if item.claimed.lapsed is None and item.claimed.seconds_left <= before:
             decision = Settlement(DeliveryState.EXHAUSTED, counted=False, reason="deadline")
             return Settled(item.claimed, decision, None, self._worker, clock.now())
+        if item.claimed.lapsed is None and not item.body:
+            decision = Settlement(DeliveryState.REJECTED, counted=False, reason="payload-purged")
+            return Settled(item.claimed, decision, None, self._worker, clock.now())
         try:
             answer = await self._answer(item, clock)
         except asyncio.CancelledError:
@@ -84,6 +87,11 @@ class Attempts:
         """A delivery that was claimed but cannot be loaded now: due again at once, no attempt counted."""
         answer = Answer(Outcome.INTERRUPTED, detail="the database was lost before the request went out")
         return self._settled(Outbound(claimed, None, b""), answer, clock, clock.elapsed())
+
+    def held(self, claimed: Claimed, clock: Clock) -> Settled:
+        """A delivery whose subscriber was paused after the claim: it was not sent, and is due when that ends."""
+        decision = Settlement(DeliveryState.PENDING, counted=False, delay=0.0)
+        return Settled(claimed, decision, None, self._worker, clock.now())
 
     def put_back(self, claimed: Claimed, clock: Clock) -> Settled:
         """A delivery whose predecessor in the chain was not delivered: it waits again, and was not tried.

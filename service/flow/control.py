@@ -1,25 +1,28 @@
-"""What operators do to jobs, runs and API keys; each change and its audit line are one transaction."""
+"""What operators do to jobs, runs, dispatch and API keys; each change and its audit line are one transaction."""
 
 import base64
 import secrets
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from uuid_utils.compat import uuid7
 
 from service.domain.errors import Conflict, Invalid, NotFound, Problem
 from service.domain.job import JobConfig
 from service.domain.model import RunId, RunSource, Scope
+from service.domain.timestamps import format_rfc3339
 from service.flow import intake
 from service.flow.doorbell import Doorbell
 from service.flow.intake import Accepted
-from service.store import audit, jobs, keys, runs, views
+from service.store import audit, dispatching, jobs, keys, runs, views
 from service.store.database import Database
+from service.store.dispatching import Standing
 from service.store.jobs import JobRow
 from service.store.keys import KeyRecord
 from service.store.views import RunView
 
 KEY_PREFIX = "tsk_"
+MAX_KEY_LIFE = timedelta(days=3650)
 _KEY_BYTES = 32
 _MAX_NAME = 64
 _RESERVED_NAMES = frozenset({"bootstrap", "cli", "tocsin"})
@@ -45,6 +48,27 @@ async def resume_job(db: Database, doorbell: Doorbell, job: str, *, actor: str, 
             detail = {"released": await runs.release(tx, job)}
             await audit.write(tx, actor=actor, action="job.resumed", object=f"job:{job}", reason=reason, detail=detail)
         standing = await jobs.read(tx, job)
+    await doorbell.ring()
+    return standing
+
+
+async def pause_dispatch(db: Database, *, actor: str, reason: str | None) -> Standing:
+    """Have nothing claimed any more, anywhere; what is in flight finishes, runs go on being discovered.
+
+    Pausing paused dispatch changes nothing: the first reason stays.
+    """
+    async with db.begin() as tx:
+        if await dispatching.pause(tx, reason=reason, by=actor):
+            await audit.write(tx, actor=actor, action="dispatch.paused", object="dispatch", reason=reason)
+        return await dispatching.standing(tx)
+
+
+async def resume_dispatch(db: Database, doorbell: Doorbell, *, actor: str, reason: str | None) -> Standing:
+    """Have deliveries claimed again, each waiting lane slowly at first. Resuming running dispatch changes nothing."""
+    async with db.begin() as tx:
+        if await dispatching.resume(tx):
+            await audit.write(tx, actor=actor, action="dispatch.resumed", object="dispatch", reason=reason)
+        standing = await dispatching.standing(tx)
     await doorbell.ring()
     return standing
 
@@ -90,11 +114,15 @@ class NewKey:
     key: str = field(repr=False)
 
 
-async def create_key(db: Database, *, name: str, scope: Scope, actor: str) -> NewKey:
+async def create_key(
+    db: Database, *, name: str, scope: Scope, actor: str, expires_in: timedelta | None = None
+) -> NewKey:
     """Make an API key of 32 random bytes; its name becomes the actor of what is done with it.
 
+    With `expires_in` it ends by itself. The name of a key that has expired is free.
+
     Raises:
-        Invalid: the name is not 1 to 64 visible characters, or reserved.
+        Invalid: the name is not 1 to 64 visible characters, or reserved; or the key would end too late or at once.
         Conflict: a live key has this name.
 
     """
@@ -102,12 +130,18 @@ async def create_key(db: Database, *, name: str, scope: Scope, actor: str) -> Ne
         raise Invalid(Problem("/name", f"must be 1 to {_MAX_NAME} visible characters, without spaces"))
     if name in _RESERVED_NAMES:
         raise Invalid(Problem("/name", "is reserved: the audit trail uses it for something else"))
+    if expires_in is not None and not timedelta(0) < expires_in <= MAX_KEY_LIFE:
+        raise Invalid(Problem("/expiresIn", f"must be more than 0 and at most {MAX_KEY_LIFE.days} days"))
     key = KEY_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).rstrip(b"=").decode()
     async with db.begin() as tx:
-        record = await keys.add(tx, id=uuid7(), name=name, scope=scope, key_hash=keys.digest(key))
+        await keys.retire_expired(tx, name)
+        expires_at = None if expires_in is None else tx.now + expires_in
+        record = await keys.add(
+            tx, id=uuid7(), name=name, scope=scope, key_hash=keys.digest(key), expires_at=expires_at
+        )
         if record is None:
             raise Conflict("A live API key has this name already; revoke it first or choose another name.")
-        detail = {"scope": scope.value}
+        detail = {"scope": scope.value} | ({"expiresAt": format_rfc3339(expires_at)} if expires_at else {})
         await audit.write(tx, actor=actor, action="key.created", object=f"key:{name}", detail=detail)
     return NewKey(record, key)
 

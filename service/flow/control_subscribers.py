@@ -2,7 +2,6 @@
 
 import hmac
 import json
-import re
 import secrets
 from dataclasses import asdict, dataclass, field
 
@@ -14,6 +13,7 @@ from service.domain.eventbody import compose
 from service.domain.identifiers import delivery_id
 from service.domain.model import EventId, Found, SubscriberRow, SubscriberState
 from service.domain.subscriber import DEFAULT_GRACE_SECONDS, GRACE_SECONDS, Wanted
+from service.flow import subscriber_trail
 from service.flow.doorbell import Doorbell
 from service.flow.vetting import Vetting
 from service.store import audit, chains, endings, events, fan_out, lanes, subscribers
@@ -78,7 +78,7 @@ async def _open(tx: Tx, row: SubscriberRow, wanted: Wanted, *, actor: str, vault
     await subscribers.add_secret(tx, row, _sealed(vault, secret))
     await lanes.open_lane(tx, row, wanted)
     await lanes.set_state(tx, row, SubscriberState.ACTIVE, None)
-    await _note(tx, actor, "created", wanted.id)
+    await _note(tx, actor, "created", wanted.id, after=subscriber_trail.told(asdict(wanted)))
     return Shown(await _lock(tx, wanted.id, vault), created=True, secret=secret)
 
 
@@ -87,9 +87,8 @@ async def _update(
 ) -> SubscriberRecord:
     if secret is not None:
         await _refuse_another_secret(tx, stored.row, secret, vault)
-    before, after = asdict(stored.wanted), asdict(wanted)
-    changed = [_camel(name) for name in after if after[name] != before[name]]
-    if not changed:
+    changes = subscriber_trail.changes(stored.wanted, wanted)
+    if not changes:
         return stored
     if wanted.ordering is not stored.wanted.ordering and await subscribers.has_unfinished(tx, stored.row):
         raise Conflict(ORDERED)
@@ -98,7 +97,7 @@ async def _update(
     await lanes.open_lane(tx, stored.row, wanted)
     await lanes.wake(tx, {stored.row: lanes.Wake()})  # a lane that was full may have room now
     await chains.promote(tx, await chains.links_of(tx, stored.row))  # a dead letter may block no longer
-    await _note(tx, actor, "updated", wanted.id, changed=changed)
+    await _note(tx, actor, "updated", wanted.id, None, **changes)
     return await _lock(tx, wanted.id, vault)
 
 
@@ -292,8 +291,3 @@ def _new_secret() -> str:
 def _sealed(vault: Vault, secret: str) -> bytes:
     """What is stored is the signing key itself, not its `whsec_…` text."""
     return vault.seal(signing.decode_secret(secret))
-
-
-def _camel(name: str) -> str:
-    """A stored column's name as the API spells it."""
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -13,8 +16,9 @@ from service.domain.eventbody import compose, found_fault
 from service.domain.excerpts import excerpt
 from service.domain.job import JobConfig
 from service.domain.model import EventId, Found, LeasedRun
+from service.flow import operational
 from service.flow.doorbell import Doorbell
-from service.sources import Source
+from service.sources import Source, Worked
 from service.store import events, runs
 from service.store.database import Database, Tx
 from service.store.fan_out import fan_out
@@ -25,6 +29,10 @@ CONTENTION_PAUSE_SECONDS = 1.0
 SOURCE_MARGIN_SECONDS = 30.0
 """Beyond its statement's time limit: a source that takes longer for a page hangs."""
 ERROR_BYTES = 1_000
+PROGRESS_BYTES = 16_384
+REST_FACTOR = 2.0
+"""After a page that only did work of its own, such as retention's, the database has twice as long for others."""
+SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.05, 1.0
 
 
 class LeaseLost(Exception):
@@ -54,6 +62,8 @@ class Discovery:
     async def _advance(self, run: LeasedRun) -> None:
         try:
             run = await self._discover(run)
+            if not run.discovered:
+                return
             sent = await self._fan_out(run)
             await self._complete(run)
         except LeaseLost:
@@ -78,22 +88,40 @@ class Discovery:
             log.info("run.completed", run=str(run.id), job=run.job, events=run.events, deliveries=sent)
 
     async def _discover(self, run: LeasedRun) -> LeasedRun:
+        """Find all that is due; a run that is not `discovered` afterwards was given back, for others to go first."""
         while not run.discovered:
+            began, before = monotonic(), run.progress
             async with self.db.begin() as tx:
                 run = await self._page(tx, run)
+            if run.progress is not before and await self._makes_way(run, monotonic() - began):
+                break
         return run
+
+    async def _makes_way(self, run: LeasedRun, seconds: float) -> bool:
+        """Rest after a page that took so long; True where the run was given back instead, because another waits."""
+        rest = min(max(seconds * REST_FACTOR, SHORTEST_REST_SECONDS), LONGEST_REST_SECONDS)
+        async with self.db.begin() as tx:
+            if await runs.others_wait(tx, run, jobs=list(self.sources)):
+                await runs.give_back(tx, run, seconds=rest)
+                return True
+        await asyncio.sleep(rest)
+        return False
 
     async def _page(self, tx: Tx, run: LeasedRun) -> LeasedRun:
         """One page in one transaction: the lease is checked first, so that only one worker can be in here."""
         if not await runs.renew(tx, run, seconds=self.lease_seconds):
             raise LeaseLost
         found = await self._ask(tx, run)
+        if isinstance(found, Worked):
+            if not await runs.renew(tx, run, seconds=self.lease_seconds, progress=_spelled(found.progress)):
+                raise LeaseLost
+            return replace(run, progress=dict(found.progress))
         new = await _store(tx, run, found) if found else 0
         if not await runs.renew(tx, run, seconds=self.lease_seconds, events=new, discovered=not found):
             raise LeaseLost
         return replace(run, events=run.events + new, discovered=not found)
 
-    async def _ask(self, tx: Tx, run: LeasedRun) -> list[Found]:
+    async def _ask(self, tx: Tx, run: LeasedRun) -> list[Found] | Worked:
         """One page of the source, within its time; a fault of the source's own is told apart from a lost database."""
         job = self.jobs[run.job]
         seconds = job.statement_timeout_seconds + SOURCE_MARGIN_SECONDS
@@ -106,7 +134,7 @@ class Discovery:
         except OSError as error:
             message = f"the source failed with {type(error).__name__}"
             raise DiscoveryFailed(message) from error
-        if not isinstance(found, list):
+        if not isinstance(found, list | Worked):
             message = "the source returned no list of facts"
             raise DiscoveryFailed(message)
         return found
@@ -129,12 +157,13 @@ class Discovery:
                 raise LeaseLost
         # In a transaction of its own, as after every settle: whoever comes second sees that all is terminal.
         async with self.db.begin() as tx:
-            await runs.settle(tx, [run.id])
+            await operational.settle_runs(tx, [run.id])
 
     async def _fail(self, run: LeasedRun, reason: str) -> None:
         reason = excerpt(reason.encode(errors="replace")[:ERROR_BYTES]) or "no reason given"
         async with self.db.begin() as tx:
-            await runs.fail(tx, run, reason)
+            if await runs.fail(tx, run, reason):
+                await operational.run_failed(tx, run)
         log.error("run.failed", run=str(run.id), job=run.job, error=reason)
 
     async def _give_back(self, run: LeasedRun, seconds: float) -> None:
@@ -168,6 +197,23 @@ async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
         )
         raise DiscoveryFailed(message)
     return new
+
+
+def _spelled(progress: Mapping[str, Any]) -> str:
+    """The progress as JSON.
+
+    Raises:
+        DiscoveryFailed: it is none that can be kept.
+
+    """
+    try:
+        spelled = json.dumps(progress, ensure_ascii=False, allow_nan=False)
+        if len(spelled.encode()) <= PROGRESS_BYTES and "\\u0000" not in spelled:
+            return spelled
+    except (TypeError, ValueError, RecursionError):
+        pass
+    message = f"the source's progress is no JSON of at most {PROGRESS_BYTES} bytes without NUL"
+    raise DiscoveryFailed(message)
 
 
 def _new_id() -> EventId:

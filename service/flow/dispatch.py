@@ -10,11 +10,13 @@ import structlog
 from service.domain.errors import Unavailable
 from service.domain.model import Claimed, DeliveryRow, DeliveryState
 from service.flow.attempt import Attempts, Clock
+from service.flow.gate import NEWS_SECONDS, Gate
 from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
 from service.store import deliveries, lanes
 from service.store.database import Database
+from service.store.settlements import Settled
 
 log = structlog.get_logger()
 
@@ -54,6 +56,7 @@ class Dispatcher:
         self._flights: dict[DeliveryRow, asyncio.Task[None]] = {}
         """Each under the first delivery of its chain."""
         self._slots = Slots(limits.concurrency)
+        self._gate = Gate(db)
         self._draining = False
         self._lapse_due = 0.0
 
@@ -126,7 +129,7 @@ class Dispatcher:
             for item in chain:
                 if going:
                     self._slots.go_on(head)
-                    ended = await self._attempts.make(item, clock)
+                    ended = await self._attempt(item, clock)
                     going = not self._draining and ended.settlement.state is DeliveryState.DELIVERED
                 else:
                     ended = self._attempts.put_back(item.claimed, clock)
@@ -134,6 +137,16 @@ class Dispatcher:
         finally:
             self._slots.land(head)
             del self._flights[head.row]
+
+    async def _attempt(self, item: Outbound, clock: Clock) -> Settled:
+        """One attempt, unless the subscriber was paused since the claim, which itself is news enough for a moment."""
+        claimed = item.claimed
+        asks = claimed.lapsed is None and clock.elapsed() > NEWS_SECONDS
+        try:
+            goes = not asks or await self._gate.is_open(claimed.subscriber)
+        except asyncio.CancelledError:  # the drain is over: it was not sent
+            goes = False
+        return await self._attempts.make(item, clock) if goes else self._attempts.held(claimed, clock)
 
     async def seconds_to_next(self) -> float:
         """How long this worker may rest unless it is rung: until some lane has something due, at most a poll."""

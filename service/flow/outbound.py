@@ -25,6 +25,7 @@ class Outbound(NamedTuple):
     claimed: Claimed
     destination: Destination | None
     body: bytes
+    """Empty where the payload was purged: then there is nothing to send."""
 
 
 class Loader:

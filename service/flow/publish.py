@@ -23,14 +23,19 @@ _TYPE_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The stored event and its exact body; `created` is False where it had been published before, just the same."""
+    """The stored event and its exact body; `created` is False where it had been published before, just the same.
+
+    The body of one that was published long before may be purged: None.
+    """
 
     event: EventView
-    body: bytes
+    body: bytes | None
     created: bool
 
 
-async def publish(db: Database, doorbell: Doorbell, found: Found, due_at: datetime | None = None) -> Published:
+async def publish(
+    db: Database, doorbell: Doorbell, found: Found, due_at: datetime | None = None, *, actor: str
+) -> Published:
     """Store the event and leave its fan-out to a worker: at once, or with `due_at` when an outbox job's run finds it.
 
     `found.data` goes into the body as it stands, so it must be JSON text that `jsontext` has accepted. The same event
@@ -49,7 +54,7 @@ async def publish(db: Database, doorbell: Doorbell, found: Found, due_at: dateti
         raise TooLarge(f"The data is larger than the {MAX_DATA_BYTES} bytes that an event may have.")
     async with db.begin() as tx:
         event = compose(found, EventId(uuid7()), tx.now)
-        [stored] = await events.add(tx, [event], due_at=due_at)
+        [stored] = await events.add(tx, [event], due_at=due_at, published_by=actor)
         if not stored.same_data:
             raise EventConflict
         view = await views_events.event(tx, stored.id)
@@ -64,6 +69,8 @@ def _faults(found: Found) -> list[Problem]:
     faults = []
     if not identifiers.is_event_type(found.type):
         faults.append(Problem("/type", _TYPE_RULE))
+    if identifiers.is_reserved_type(found.type):
+        faults.append(Problem("/type", "must not begin with tocsin., which is kept for Tocsin's own events"))
     if not identifiers.is_tenant(found.tenant_id):
         faults.append(Problem("/tenantId", "must be 1 to 100 letters, digits, dots, hyphens and underscores"))
     if subject_fault := text_fault(found.subject, max_bytes=identifiers.MAX_SUBJECT_BYTES):

@@ -12,8 +12,9 @@ import structlog
 from service.domain.errors import Unavailable
 from service.domain.identifiers import delivery_id
 from service.domain.model import DeliveryRow, DeliveryState, RunId, SubscriberRow
-from service.flow import disabling
-from service.store import lanes, runs, settlements
+from service.domain.states import DEAD_LETTERS
+from service.flow import disabling, operational
+from service.store import lanes, settlements
 from service.store.database import Database, Tx, is_refused
 from service.store.settlements import Settled
 
@@ -153,10 +154,12 @@ class Settler:
 
     async def _settle(self, batch: Sequence[Settled]) -> None:
         gone = [item.claimed for item in batch if item.answer and item.answer.disable]
-        whole = bool(gone) or settlements.chained(batch)
-        async with self._db.begin(timed=False) if whole else self._db.ask() as tx:
+        dead = [item.claimed.row for item in batch if item.settlement.state in DEAD_LETTERS]
+        told = bool(gone or dead)
+        async with self._db.begin(timed=told) if told or settlements.chained(batch) else self._db.ask() as tx:
             settled = await settlements.settle(tx, batch)
             await _disable(tx, {claimed.subscriber: claimed.revision for claimed in gone if claimed.row in settled})
+            await operational.deliveries_dead(tx, [row for row in dead if row in settled])
         ended = [item for item in batch if item.settlement.state is not DeliveryState.PENDING]
         self._touched |= {item.claimed.run_id for item in ended if item.claimed.run_id}
         self._tell([_told(item, late=item.claimed.row not in settled) for item in batch])
@@ -170,8 +173,8 @@ class Settler:
         if not touched:
             return
         try:
-            async with self._db.ask() as tx:
-                await runs.settle(tx, list(touched))
+            async with self._db.begin() as tx:
+                await operational.settle_runs(tx, list(touched))
         except Unavailable:
             self._touched |= touched
 

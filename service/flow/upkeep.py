@@ -3,7 +3,7 @@
 import structlog
 
 from service.domain.breaker import DISABLE_AFTER_SECONDS
-from service.flow import disabling
+from service.flow import disabling, operational
 from service.flow.control_subscribers import sweep_deleted
 from service.flow.doorbell import Doorbell
 from service.store import endings, idempotency, lanes, runs
@@ -29,7 +29,7 @@ async def fan_out_published(db: Database, doorbell: Doorbell) -> bool:
 async def note_settled(db: Database) -> bool:
     """Note runs that became settled while nobody could write it down."""
     async with db.begin() as tx:
-        await runs.settle_all(tx)
+        await operational.runs_settled(tx, await runs.settle_all(tx))
     return False
 
 
@@ -48,8 +48,9 @@ async def expire_overdue(db: Database) -> bool:
     """End the next deliveries whose deadline passed while they waited; False when there are no more."""
     async with db.begin() as tx:
         expired = await endings.expire(tx, EXPIRE_BATCH)
+        await operational.deliveries_dead(tx, [each.row for each in expired])
     async with db.begin() as tx:
-        await runs.settle(tx, list({each.run_id for each in expired if each.run_id is not None}))
+        await operational.settle_runs(tx, list({each.run_id for each in expired if each.run_id is not None}))
     for each in expired:
         log.warning("delivery.expired", event_id=str(each.event_id), subscriber=each.subscriber, reason="deadline")
     return len(expired) == EXPIRE_BATCH

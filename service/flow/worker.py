@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from service.domain.errors import Unavailable
-from service.flow import upkeep
+from service.flow import replaying, upkeep
 from service.flow.discovery import Discovery
 from service.flow.dispatch import POLL_SECONDS, Dispatcher
 from service.flow.doorbell import Bell, Doorbell
@@ -55,12 +55,14 @@ class Worker:
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
         published = partial(upkeep.fan_out_published, self._db, self._doorbell)
+        replayed = partial(replaying.once, self._db, self._doorbell)
         async with asyncio.TaskGroup() as group:
             settling = group.create_task(self._dispatcher.settler.run())
             beside = [
                 group.create_task(self._doorbell.listen()),
                 group.create_task(self._repeat(self._discovery.once, POLL_SECONDS, stop)),
                 group.create_task(self._repeat(published, POLL_SECONDS, stop)),
+                group.create_task(self._repeat(replayed, POLL_SECONDS, stop)),
                 *(group.create_task(self._tidy(once, stop)) for once in TIDYING),
             ]
             await self._dispatch(stop)

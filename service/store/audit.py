@@ -9,7 +9,7 @@ from sqlalchemy import Row, insert, select
 
 from service.store.database import Tx
 from service.store.tables import audit
-from service.store.views import Page
+from service.store.views import Page, is_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ async def write(
 ) -> None:
     """Add a line; `action` like `subscriber.paused`, `object` like `subscriber:acme`.
 
-    `detail` says what changed by names and counts; secrets, URLs and header values have no place in it.
+    `detail` says what changed, before and after; secrets, paths of URLs and header values have no place in it.
     """
     values = {"actor": actor, "action": action, "object": object, "reason": reason, "detail": dict(detail or {})}
     await tx.conn.execute(insert(audit).values(**values))
@@ -44,11 +44,15 @@ async def write(
 
 async def listed(tx: Tx, *, actor: str | None, object: str | None, page: Page) -> list[AuditLine]:  # noqa: A002 - the column's name
     """One page of the trail, newest first; `page.after` is the `id` of the last line seen."""
-    query = select(audit).order_by(audit.c.id.desc()).limit(page.sql_limit)
-    if actor is not None:
-        query = query.where(audit.c.actor == actor)
-    if object is not None:
-        query = query.where(audit.c.object == object)
+    walk = [
+        (column, value) for column, value in ((audit.c.object, object), (audit.c.actor, actor)) if value is not None
+    ]
+    query = (
+        select(audit)
+        .where(*(is_one(column, value) for column, value in walk))
+        .order_by(*(column.desc() for column, _ in walk[:1]), audit.c.id.desc())
+        .limit(page.sql_limit)
+    )
     if page.after is not None:
         query = query.where(audit.c.id < page.after)
     return [_line(row) for row in await tx.conn.execute(query)]

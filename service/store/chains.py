@@ -28,7 +28,7 @@ _PROMOTE = text("""
          WHERE h.next_attempt_at = 'infinity' AND h.lease_owner IS NULL
            AND (l.on_dead_letter = 'skip' OR NOT EXISTS (
                 SELECT FROM tocsin.deliveries b
-                 WHERE b.subscriber = c.subscriber AND b.order_key = c.order_key
+                 WHERE b.subscriber = c.subscriber AND b.order_key = c.order_key AND b.row < h.row
                    AND b.state IN ('exhausted', 'rejected', 'ambiguous'))))
     UPDATE tocsin.deliveries d SET next_attempt_at = now() FROM head h WHERE d.row = h.row
 """).bindparams(bindparam("subscribers", type_=Flat("integer")), bindparam("keys", type_=Flat("bigint")))

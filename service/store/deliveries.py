@@ -21,12 +21,13 @@ from service.store.database import Tx
 # the walk over one lane's due rows passes over at most its leased ones.
 #
 # `heads` may be sent at once, `reach` is how many rows may be leased for them: a strict lane gives out one head and the
-# chain behind it. Retries get at most three quarters of a lane, so that first attempts always find room.
+# chain behind it. Retries (queue 1) get at most three quarters of a lane, so that first attempts (queue 0) always find
+# room; bulk replays (queue 2) share the retries' part, and get only what the other two leave of it.
 _CLAIM = text(f"""
     WITH turn AS MATERIALIZED (
         SELECT *, xmin AS version FROM tocsin.lanes
          WHERE state = 'active' AND next_due_at <= now() AND throttled_until <= now() AND open_until <= now()
-           AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
+           AND NOT (SELECT paused FROM tocsin.dispatch) AND subscriber <> ALL(:full) AND origin <> ALL(:full_origins)
          ORDER BY claimed_at LIMIT :lanes FOR UPDATE SKIP LOCKED),
     lane AS MATERIALIZED (
         SELECT l.subscriber, l.version <> seen.xmin AS stale, l.ordering, l.max_concurrency, l.leased_late,
@@ -52,28 +53,41 @@ _CLAIM = text(f"""
         SELECT *, least(slots, share, floor(tokens))::int AS heads,
                CASE WHEN slots = 0 THEN 0 ELSE least(coalesce(chain, slots), floor(tokens)) END::int AS reach
           FROM lane),
+    quota AS MATERIALIZED (
+        SELECT *, greatest(least(heads, greatest(max_concurrency * 3 / 4, 1) - leased_late), 0) AS late_heads
+          FROM room),
     late AS MATERIALIZED (
-        SELECT p.row, p.subscriber, p.order_key FROM room CROSS JOIN LATERAL (
+        SELECT p.row, p.subscriber, p.order_key FROM quota q CROSS JOIN LATERAL (
             SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
-             WHERE d.subscriber = room.subscriber AND d.finished_at IS NULL AND d.late AND d.next_attempt_at <= now()
+             WHERE d.subscriber = q.subscriber AND d.finished_at IS NULL AND d.queue = 1 AND d.next_attempt_at <= now()
                AND d.lease_owner IS NULL
-             ORDER BY d.next_attempt_at, d.row
-             LIMIT greatest(least(room.heads, greatest(room.max_concurrency * 3 / 4, 1) - room.leased_late), 0)
-             FOR UPDATE SKIP LOCKED) p
+             ORDER BY d.next_attempt_at, d.row LIMIT q.late_heads FOR UPDATE SKIP LOCKED) p
          LIMIT :batch),
     fresh AS MATERIALIZED (
         SELECT p.row, p.subscriber, p.order_key FROM (
-            SELECT room.*, (SELECT count(*) FROM late WHERE late.subscriber = room.subscriber) AS taken FROM room) r
+            SELECT quota.*, (SELECT count(*) FROM late WHERE late.subscriber = quota.subscriber) AS taken FROM quota) q
          CROSS JOIN LATERAL (
             SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
-             WHERE d.subscriber = r.subscriber AND d.finished_at IS NULL AND NOT d.late AND d.next_attempt_at <= now()
+             WHERE d.subscriber = q.subscriber AND d.finished_at IS NULL AND d.queue = 0 AND d.next_attempt_at <= now()
                AND d.lease_owner IS NULL
-             ORDER BY d.next_attempt_at, d.row LIMIT greatest(r.heads - r.taken, 0) FOR UPDATE SKIP LOCKED) p
+             ORDER BY d.next_attempt_at, d.row LIMIT greatest(q.heads - q.taken, 0) FOR UPDATE SKIP LOCKED) p
          LIMIT greatest(:batch - (SELECT count(*) FROM late), 0)),
+    bulk AS MATERIALIZED (
+        SELECT p.row, p.subscriber, p.order_key FROM (
+            SELECT quota.*, (SELECT count(*) FROM late WHERE late.subscriber = quota.subscriber) AS late_taken,
+                   (SELECT count(*) FROM fresh WHERE fresh.subscriber = quota.subscriber) AS taken FROM quota) q
+         CROSS JOIN LATERAL (
+            SELECT d.row, d.subscriber, d.order_key FROM tocsin.deliveries d
+             WHERE d.subscriber = q.subscriber AND d.finished_at IS NULL AND d.queue = 2 AND d.next_attempt_at <= now()
+               AND d.lease_owner IS NULL
+             ORDER BY d.next_attempt_at, d.row
+             LIMIT greatest(least(q.heads - q.taken, q.late_heads) - q.late_taken, 0) FOR UPDATE SKIP LOCKED) p
+         LIMIT greatest(:batch - (SELECT count(*) FROM late) - (SELECT count(*) FROM fresh), 0)),
+    found AS MATERIALIZED (SELECT * FROM late UNION ALL SELECT * FROM fresh UNION ALL SELECT * FROM bulk),
     head AS MATERIALIZED (
         SELECT row, subscriber, order_key FROM (
             SELECT p.*, room.origin_share, row_number() OVER (PARTITION BY room.origin) AS nth
-              FROM (SELECT * FROM late UNION ALL SELECT * FROM fresh) p JOIN room USING (subscriber)) ranked
+              FROM found p JOIN room USING (subscriber)) ranked
          WHERE nth <= origin_share),
     counted AS MATERIALIZED (SELECT subscriber, count(*) AS n FROM head GROUP BY subscriber),
     follower AS MATERIALIZED (
@@ -93,13 +107,12 @@ _CLAIM = text(f"""
          WHERE d.row = ANY (ARRAY(SELECT row FROM picked)) AND s.row = d.subscriber
         RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
                   d.generation_attempts, d.lease_seq, extract(epoch FROM now())::float8 AS leased_at,
-                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left, d.order_key),
+                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left, d.order_key, d.queue),
     tally AS MATERIALIZED (
         SELECT room.*, coalesce(c.n, 0) AS n, coalesce(l.n, 0) AS leased_n, coalesce(l.late, 0) AS late_n,
-               (SELECT count(*) FROM late) + (SELECT count(*) FROM fresh) AS total,
-               (SELECT count(*) FROM head) AS kept
+               (SELECT count(*) FROM found) AS total, (SELECT count(*) FROM head) AS kept
           FROM room LEFT JOIN counted c USING (subscriber)
-          LEFT JOIN (SELECT subscriber, count(*) AS n, count(*) FILTER (WHERE generation_attempts > 0) AS late
+          LEFT JOIN (SELECT subscriber, count(*) AS n, count(*) FILTER (WHERE queue > 0) AS late
                        FROM leased GROUP BY subscriber) l USING (subscriber)),
     turned AS (
         UPDATE tocsin.lanes l
@@ -114,16 +127,16 @@ _CLAIM = text(f"""
                    WHEN t.tokens - t.leased_n < 1
                    THEN now() + make_interval(secs => (1 - (t.tokens - t.leased_n)) / t.rate_per_second)
                    WHEN t.stale OR t.n >= t.share OR t.total >= :batch OR t.kept < t.total THEN l.next_due_at
-                   ELSE least(
-                       coalesce((SELECT d.next_attempt_at FROM tocsin.deliveries d
-                                  WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND d.late
-                                    AND d.next_attempt_at > now() ORDER BY d.next_attempt_at LIMIT 1), 'infinity'),
-                       coalesce((SELECT d.next_attempt_at FROM tocsin.deliveries d
-                                  WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND NOT d.late
-                                    AND d.next_attempt_at > now() ORDER BY d.next_attempt_at LIMIT 1), 'infinity'))
+                   ELSE (SELECT coalesce(min(n.at), 'infinity') FROM (VALUES (0), (1), (2)) AS kind (queue)
+                          CROSS JOIN LATERAL (
+                             SELECT d.next_attempt_at AS at FROM tocsin.deliveries d
+                              WHERE d.subscriber = l.subscriber AND d.finished_at IS NULL AND d.queue = kind.queue
+                                AND d.next_attempt_at > now() ORDER BY d.next_attempt_at LIMIT 1) n)
                    END
           FROM tally t WHERE l.subscriber = t.subscriber)
-    SELECT * FROM leased ORDER BY row
+    SELECT row, event_id, subscriber, revision, origin, run_id, generation, attempt_count, generation_attempts,
+           lease_seq, leased_at, seconds_left, order_key
+      FROM leased ORDER BY row
 """).bindparams(
     bindparam("full", type_=Flat("integer")),
     bindparam("full_origins", type_=Flat("text")),
@@ -192,13 +205,13 @@ _LAPSE = text("""
     WITH lane AS MATERIALIZED (SELECT subscriber, leased, leased_late FROM tocsin.lanes WHERE subscriber = ANY(:lanes)),
     held AS MATERIALIZED (
         SELECT h.* FROM lane CROSS JOIN LATERAL (
-            SELECT x.* FROM (VALUES (true), (false)) AS kind (late) CROSS JOIN LATERAL (
+            SELECT x.* FROM (VALUES (0), (1), (2)) AS kind (queue) CROSS JOIN LATERAL (
                 SELECT d.row, d.subscriber, d.lease_owner, d.leased_at, d.lease_seq, d.lease_expires_at
                   FROM tocsin.deliveries d
-                 WHERE d.subscriber = lane.subscriber AND d.finished_at IS NULL AND d.late = kind.late
+                 WHERE d.subscriber = lane.subscriber AND d.finished_at IS NULL AND d.queue = kind.queue
                    AND d.next_attempt_at <= now() AND d.lease_owner IS NOT NULL
                  ORDER BY d.next_attempt_at, d.row
-                 LIMIT CASE WHEN kind.late THEN lane.leased_late ELSE lane.leased - lane.leased_late END
+                 LIMIT CASE WHEN kind.queue > 0 THEN lane.leased_late ELSE lane.leased - lane.leased_late END
                  FOR UPDATE SKIP LOCKED) x) h),
     watched AS (
         UPDATE tocsin.lanes l

@@ -14,15 +14,17 @@ BATCH = 20_000
 
 _CANCEL = text("""
     WITH gone AS (
-        SELECT row, lease_owner, late FROM tocsin.deliveries
-         WHERE subscriber = :subscriber AND finished_at IS NULL ORDER BY late, next_attempt_at, row
+        SELECT row, lease_owner, queue FROM tocsin.deliveries
+         WHERE subscriber = :subscriber AND finished_at IS NULL ORDER BY queue, next_attempt_at, row
          LIMIT :limit FOR UPDATE),
     cancelled AS (
         UPDATE tocsin.deliveries d
            SET state = 'cancelled', reason = :reason, finished_at = clock_timestamp(), lease_owner = NULL,
                leased_at = NULL, lease_expires_at = NULL
           FROM gone WHERE d.row = gone.row)
-    SELECT count(*) AS n, count(lease_owner) AS leased, count(lease_owner) FILTER (WHERE late) AS leased_late FROM gone
+    SELECT count(*) AS n, count(lease_owner) AS leased,
+           count(lease_owner) FILTER (WHERE queue > 0) AS leased_late
+      FROM gone
 """)
 
 

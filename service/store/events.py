@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from sqlalchemy import DateTime, Uuid, bindparam, text
+from sqlalchemy import DateTime, Text, Uuid, bindparam, text
 
 from service.domain.model import EventId, NewEvent, RunId
 from service.store.arrays import Flat
@@ -28,9 +28,9 @@ _Known: TypeAlias = Mapping[tuple[str, str, str, int], tuple[EventId, bytes]]
 # Topics travel as one text each, since PostgreSQL unnests an array of arrays flat; a type has no space in it.
 _ADD = text("""
     INSERT INTO tocsin.events
-           (id, tenant_id, type, subject, version, topics, run_id, due_at, body, body_sha256, data_sha256)
-    SELECT id, tenant_id, type, subject, version, string_to_array(topics, ' '), :run_id, :due_at, body, body_sha256,
-           data_sha256
+           (id, tenant_id, type, subject, version, topics, run_id, due_at, published_by, body, body_sha256, data_sha256)
+    SELECT id, tenant_id, type, subject, version, string_to_array(topics, ' '), :run_id, :due_at, :published_by,
+           body, body_sha256, data_sha256
       FROM unnest(:ids, :tenants, :types, :subjects, :versions, :topics, :bodies, :body_hashes, :data_hashes)
         AS t (id, tenant_id, type, subject, version, topics, body, body_sha256, data_sha256)
     ON CONFLICT (tenant_id, type, subject, version) DO NOTHING
@@ -38,6 +38,7 @@ _ADD = text("""
 """).bindparams(
     bindparam("run_id", type_=Uuid),
     bindparam("due_at", type_=DateTime(timezone=True)),
+    bindparam("published_by", type_=Text),
     bindparam("ids", type_=Flat("uuid")),
     bindparam("tenants", type_=Flat("text")),
     bindparam("types", type_=Flat("text")),
@@ -63,9 +64,17 @@ _KNOWN = text("""
 
 
 async def add(
-    tx: Tx, events: Sequence[NewEvent], *, run_id: RunId | None = None, due_at: datetime | None = None
+    tx: Tx,
+    events: Sequence[NewEvent],
+    *,
+    run_id: RunId | None = None,
+    due_at: datetime | None = None,
+    published_by: str | None = None,
 ) -> list[Stored]:
-    """Store the events that are new, and tell for each, in order, what became of it."""
+    """Store the events that are new, and tell for each, in order, what became of it.
+
+    `published_by` is the API key's name behind an event that nobody discovered.
+    """
     keys = _keys(events)
     added = {
         row.id
@@ -75,6 +84,7 @@ async def add(
             | {
                 "run_id": run_id,
                 "due_at": due_at,
+                "published_by": published_by,
                 "ids": [e.id for e in events],
                 "topics": [" ".join(e.topics) for e in events],
                 "bodies": [e.body for e in events],
@@ -145,5 +155,5 @@ _BODIES = text("SELECT id, body FROM tocsin.events WHERE id = ANY(:ids)").bindpa
 
 
 async def bodies(tx: Tx, ids: Sequence[EventId]) -> dict[EventId, bytes]:
-    """The exact bytes to send, by event."""
-    return {EventId(row.id): row.body for row in await tx.conn.execute(_BODIES, {"ids": list(ids)})}
+    """The exact bytes to send, by event; empty where they were purged."""
+    return {EventId(row.id): row.body or b"" for row in await tx.conn.execute(_BODIES, {"ids": list(ids)})}

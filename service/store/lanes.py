@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Double, bindparam, text
+from sqlalchemy import Double, Text, bindparam, text
 
 from service.domain.breaker import FAILURES_TO_OPEN, PROBE_BASE_SECONDS, PROBE_CAP_SECONDS
 from service.domain.model import SubscriberRow, SubscriberState
@@ -38,13 +38,15 @@ async def open_lane(tx: Tx, subscriber: SubscriberRow, wanted: Wanted) -> None:
     )
 
 
-# Opening a lane again forgets its failures: whoever enables a subscriber has mended it.
+# Opening a lane again forgets its failures: whoever enables a subscriber has mended it. What waited goes out slowly at
+# first: with each batch of answers that show life the ramp doubles, and ends at the limit.
 _SET_STATE = text("""
     UPDATE tocsin.lanes
-       SET state = :state, state_reason = :reason, failures = 0, probes = 0, ramp = NULL, open_until = '-infinity',
+       SET state = :state, state_reason = :reason, failures = 0, probes = 0, open_until = '-infinity',
+           ramp = CASE WHEN :state = 'active' AND state <> 'active' THEN 1 END,
            failing_since = NULL, next_due_at = least(next_due_at, now())
      WHERE subscriber = :subscriber
-""")
+""").bindparams(bindparam("state", type_=Text))
 
 
 async def set_state(tx: Tx, subscriber: SubscriberRow, state: SubscriberState, reason: str | None) -> None:
@@ -179,11 +181,23 @@ async def rouse(tx: Tx) -> int:
     return (await tx.conn.execute(_ROUSE)).rowcount
 
 
+_HELD = text("""
+    SELECT paused, (SELECT coalesce(array_agg(subscriber), '{}') FROM tocsin.lanes WHERE state <> 'active') AS held
+      FROM tocsin.dispatch
+""")
+
+
+async def held(tx: Tx) -> frozenset[SubscriberRow] | None:
+    """The subscribers to whom nothing may be sent now, paused and disabled ones; None where all dispatch is paused."""
+    row = (await tx.conn.execute(_HELD)).one()
+    return None if row.paused else frozenset(row.held)
+
+
 _NEXT = text("""
     SELECT extract(epoch FROM least(
                min(greatest(next_due_at, throttled_until, open_until))
                    FILTER (WHERE state = 'active' AND next_due_at < 'infinity' AND subscriber <> ALL(:full)
-                             AND origin <> ALL(:full_origins)),
+                             AND origin <> ALL(:full_origins) AND NOT (SELECT paused FROM tocsin.dispatch)),
                min(lapse_at) FILTER (WHERE lapse_at < 'infinity')) - clock_timestamp())::float8
       FROM tocsin.lanes
 """).bindparams(bindparam("full", type_=Flat("integer")), bindparam("full_origins", type_=Flat("text")))

@@ -1,6 +1,8 @@
 """Runs: the claim that makes a tick idempotent, and the lease under which a worker advances one."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -55,7 +57,7 @@ _LEASE = text("""
        SET state = 'running', started_at = coalesce(r.started_at, now()), lease_owner = :worker,
            lease_expires_at = now() + make_interval(secs => :seconds), lease_seq = r.lease_seq + 1
       FROM next WHERE r.id = next.id
-    RETURNING r.id, r.job, r.run_id, r.cutoff, r.lease_seq, r.discovered, r.events
+    RETURNING r.id, r.job, r.run_id, r.cutoff, r.lease_seq, r.discovered, r.events, r.progress::text
 """).bindparams(bindparam("jobs", type_=Flat("text")))
 
 
@@ -63,25 +65,50 @@ async def lease(tx: Tx, *, jobs: Sequence[str], worker: str, seconds: float) -> 
     """Lease the oldest open run of the jobs that this worker knows; a run whose lease ran out counts as open."""
     params = {"jobs": list(jobs), "worker": worker, "seconds": float(seconds)}
     row = (await tx.conn.execute(_LEASE, params)).one_or_none()
-    return None if row is None else LeasedRun(RunId(row.id), *row[1:])
+    if row is None:
+        return None
+    progress = None if row.progress is None else json.loads(row.progress)
+    return replace(LeasedRun(RunId(row.id), *row[1:-1]), progress=progress)
+
+
+_WAITING = text("""
+    SELECT EXISTS (
+        SELECT FROM tocsin.runs r
+         WHERE r.state IN ('claimed', 'running') AND r.job = ANY(:jobs) AND r.id <> :id
+           AND (r.lease_expires_at IS NULL OR r.lease_expires_at < now())
+           AND (r.state = 'running' OR NOT EXISTS (SELECT FROM tocsin.jobs j WHERE j.name = r.job AND j.paused)))
+""").bindparams(bindparam("jobs", type_=Flat("text")))
+
+
+async def others_wait(tx: Tx, run: LeasedRun, *, jobs: Sequence[str]) -> bool:
+    """Whether `lease` would find another run than this one."""
+    waits: bool = (await tx.conn.execute(_WAITING, {"id": run.id, "jobs": list(jobs)})).scalar_one()
+    return waits
 
 
 _RENEW = text("""
     UPDATE tocsin.runs
        SET lease_expires_at = clock_timestamp() + make_interval(secs => :seconds),
-           events = events + :events, discovered = discovered OR :discovered
+           events = events + :events, discovered = discovered OR :discovered,
+           progress = coalesce(CAST(:progress AS jsonb), progress)
      WHERE id = :id AND lease_seq = :seq AND state = 'running'
-""")
+""").bindparams(bindparam("progress", type_=Text))
 
 
-async def renew(tx: Tx, run: LeasedRun, *, seconds: float, events: int = 0, discovered: bool = False) -> bool:
-    """Extend the lease and record progress; False when another worker has taken the run over."""
+async def renew(
+    tx: Tx, run: LeasedRun, *, seconds: float, events: int = 0, discovered: bool = False, progress: str | None = None
+) -> bool:
+    """Extend the lease and record how far it is; False when another worker has taken the run over.
+
+    `progress` is JSON, the source's own; None leaves it as it was.
+    """
     params = {
         "id": run.id,
         "seq": run.lease_seq,
         "seconds": float(seconds),
         "events": events,
         "discovered": discovered,
+        "progress": progress,
     }
     return (await tx.conn.execute(_RENEW, params)).rowcount == 1
 
@@ -117,33 +144,50 @@ async def give_back(tx: Tx, run: LeasedRun, *, seconds: float) -> None:
     await tx.conn.execute(_GIVE_BACK, {"id": run.id, "seq": run.lease_seq, "seconds": float(seconds)})
 
 
+# A replay writes to its runs in the transaction that makes deliveries pending again (`generations.open_generations`).
+# One that commits while this statement runs is not in its snapshot, but has given the run another `xmin`.
 _SETTLE = text("""
-    UPDATE tocsin.runs r SET settled_at = clock_timestamp()
-     WHERE r.id = ANY(:ids) AND r.state = 'completed' AND r.settled_at IS NULL
+    UPDATE tocsin.runs r SET settled_at = clock_timestamp(), settlements = r.settlements + 1
+      FROM tocsin.runs seen
+     WHERE r.id = ANY(:ids) AND seen.id = r.id AND seen.xmin = r.xmin
+       AND r.state = 'completed' AND r.settled_at IS NULL
        AND NOT EXISTS (SELECT FROM tocsin.deliveries d WHERE d.run_id = r.id AND d.state = 'pending')
+    RETURNING r.id, r.settlements
 """).bindparams(bindparam("ids", type_=Flat("uuid")))
 
 
-async def settle(tx: Tx, ids: Sequence[RunId]) -> None:
-    """Note the moment at which the last delivery of these runs became terminal.
+class SettledRun(NamedTuple):
+    """A run that became settled just now, for the first time or, after a replay, once more."""
+
+    id: RunId
+    number: int
+    """How often it has been settled, from 1."""
+
+
+async def settle(tx: Tx, ids: Sequence[RunId]) -> list[SettledRun]:
+    """Note the moment at which the last delivery of these runs became terminal; returns those of which it is now.
 
     Called after the commit that ended a delivery, so that of two workers ending the last two, the later sees both.
+    `operational.settle_runs` calls it, and tells of it.
     """
-    await tx.conn.execute(_SETTLE, {"ids": list(ids)})
+    return [SettledRun(*row) for row in await tx.conn.execute(_SETTLE, {"ids": list(ids)})]
 
 
 _SETTLE_ALL = text(_SETTLE.text.replace("r.id = ANY(:ids) AND ", ""))
 
 
-async def settle_all(tx: Tx) -> None:
+async def settle_all(tx: Tx) -> list[SettledRun]:
     """The same for every run that is not settled: mends what a crash between a settle and its note left."""
-    await tx.conn.execute(_SETTLE_ALL)
+    return [SettledRun(*row) for row in await tx.conn.execute(_SETTLE_ALL)]
 
 
 _HOLD = text("UPDATE tocsin.runs SET state = 'held' WHERE job = :job AND state = 'claimed'")
-_RELEASE = text("UPDATE tocsin.runs SET state = 'claimed' WHERE job = :job AND state = 'held'")
+# `lease_expires_at` of a run without an owner says since when any worker may take it.
+_RELEASE = text("""
+    UPDATE tocsin.runs SET state = 'claimed', lease_expires_at = now() WHERE job = :job AND state = 'held'
+""")
 _RETRY = text("""
-    UPDATE tocsin.runs SET state = 'claimed', error = NULL, lease_expires_at = NULL
+    UPDATE tocsin.runs SET state = 'claimed', error = NULL, lease_expires_at = now()
      WHERE id = :id AND state = 'failed'
 """)
 

@@ -70,6 +70,7 @@ _SETTLE = text(f"""
            SET state = g.state, reason = g.reason,
                attempt_count = d.attempt_count + g.counted::int,
                generation_attempts = d.generation_attempts + g.counted::int,
+               queue = CASE WHEN d.queue = 0 AND g.counted THEN 1 ELSE d.queue END,
                next_attempt_at = CASE WHEN g.state = 'pending'
                                       THEN coalesce(clock_timestamp() + make_interval(secs => g.delay), 'infinity')
                                       ELSE d.next_attempt_at END,
@@ -77,7 +78,8 @@ _SETTLE = text(f"""
                lease_owner = NULL, leased_at = NULL, lease_expires_at = NULL
           FROM given g
          WHERE d.row = g.row AND d.lease_seq = g.seq AND d.lease_owner IS NOT NULL AND d.finished_at IS NULL
-        RETURNING d.row, d.subscriber, d.generation_attempts > g.counted::int AS late, g.n, g.throttle,
+        RETURNING d.row, d.subscriber, g.n, g.throttle,
+                  d.generation > 1 OR d.generation_attempts > g.counted::int AS late,
                   g.outcome IN ({_quoted(ALIVE)}) AS alive, g.outcome IN ({_quoted(TRANSIENT)}) AS failed),
     evidence AS (
         INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, late, status, detail,

@@ -13,7 +13,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Computed,
     DateTime,
     Dialect,
     Double,
@@ -32,6 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import TypeDecorator
+
+from service.domain.operational import PATTERNS
 
 SCHEMA = "tocsin"
 
@@ -59,6 +60,9 @@ metadata = MetaData(
 
 Instant = DateTime(timezone=True)
 NOW = text("now()")
+
+LISTENS = f"deleted_at IS NULL AND event_types && '{{{', '.join(PATTERNS)}}}'::text[]"
+"""Of the subscribers, the few who ask for operational events."""
 
 jobs = Table(
     "jobs",
@@ -89,6 +93,9 @@ runs = Table(
     Column("completed_at", Instant),
     Column("settled_at", Instant),
     Column("error", Text),
+    Column("progress", Document),
+    Column("settlements", Integer, nullable=False, server_default=text("0")),
+    Column("traceparent", Text),
     UniqueConstraint("job", "run_id"),
     Index("ix_runs_open", "cutoff", "id", postgresql_where=text("state IN ('claimed', 'running')")),
     Index("ix_runs_unsettled", "id", postgresql_where=text("settled_at IS NULL AND state = 'completed'")),
@@ -106,13 +113,16 @@ events = Table(
     Column("topics", ARRAY(Text), nullable=False),
     Column("run_id", Uuid, ForeignKey("runs.id")),
     Column("due_at", Instant),
-    Column("body", LargeBinary, nullable=False),
+    Column("body", LargeBinary),
     Column("body_sha256", LargeBinary, nullable=False),
     Column("data_sha256", LargeBinary, nullable=False),
     Column("created_at", Instant, nullable=False, server_default=NOW),
     Column("fanned_out_at", Instant),
     Column("fan_out_after", Integer, nullable=False, server_default=text("0")),
+    Column("purged_at", Instant),
+    Column("published_by", Text),
     UniqueConstraint("tenant_id", "type", "subject", "version"),
+    Index("ix_events_payload", "id", postgresql_where=text("body IS NOT NULL")),
     Index("ix_events_unfanned", "run_id", "id", postgresql_where=text("fanned_out_at IS NULL AND run_id IS NOT NULL")),
     Index(
         "ix_events_direct",
@@ -155,6 +165,7 @@ subscribers = Table(
     Column("updated_at", Instant, nullable=False, server_default=NOW),
     Column("deleted_at", Instant),
     Index("ix_subscribers_live", "tenant_id", "row", postgresql_where=text("deleted_at IS NULL")),
+    Index("ix_subscribers_audience", "tenant_id", postgresql_where=text(LISTENS)),
 )
 
 secrets = Table(
@@ -206,7 +217,7 @@ deliveries = Table(
     Column("generation", Integer, nullable=False, server_default=text("1")),
     Column("attempt_count", BigInteger, nullable=False, server_default=text("0")),
     Column("generation_attempts", Integer, nullable=False, server_default=text("0")),
-    Column("late", Boolean, Computed("generation_attempts > 0", persisted=True)),
+    Column("queue", SmallInteger, nullable=False, server_default=text("0")),  # see `model.Queue`
     Column("order_key", BigInteger),
     Column("next_attempt_at", Instant, nullable=False, server_default=NOW),
     Column("deadline_at", Instant, nullable=False),
@@ -221,7 +232,7 @@ deliveries = Table(
     Index(
         "ix_deliveries_due",
         "subscriber",
-        "late",
+        "queue",
         "next_attempt_at",
         "row",
         postgresql_where=text("finished_at IS NULL"),
@@ -270,6 +281,49 @@ attempts = Table(
     Column("excerpt", Text),
 )
 
+generations = Table(
+    "generations",
+    metadata,
+    Column("delivery", BigInteger, primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("replay_id", Uuid),
+    Column("requested_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("was_state", Text, nullable=False),
+    Column("was_reason", Text),
+    Column("at", Instant, nullable=False, server_default=NOW),
+)
+
+replays = Table(
+    "replays",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("filter", Document, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("rate_per_second", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("matched", BigInteger, nullable=False),
+    Column("replayed", BigInteger, nullable=False, server_default=text("0")),
+    Column("skipped", Document, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("after_row", BigInteger, nullable=False, server_default=text("0")),
+    Column("last_row", BigInteger, nullable=False),
+    Column("next_at", Instant, nullable=False, server_default=NOW),
+    Column("created_at", Instant, nullable=False, server_default=NOW),
+    Column("finished_at", Instant),
+    Index("ix_replays_running", "next_at", postgresql_where=text("state = 'running'")),
+)
+
+dispatch = Table(
+    "dispatch",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true")),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("reason", Text),
+    Column("paused_by", Text),
+    Column("since", Instant),
+)
+
 api_keys = Table(
     "api_keys",
     metadata,
@@ -279,6 +333,8 @@ api_keys = Table(
     Column("hash", LargeBinary, nullable=False, unique=True),
     Column("created_at", Instant, nullable=False, server_default=NOW),
     Column("revoked_at", Instant),
+    Column("expires_at", Instant),
+    Column("last_used_at", Instant),
     Index("uq_api_keys_live_name", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
 )
 
@@ -307,4 +363,14 @@ audit = Table(
     Column("detail", Document, nullable=False, server_default=text("'{}'::jsonb")),
     Index(None, "actor", "id"),
     Index(None, "object", "id"),
+)
+
+pulse = Table(
+    "pulse",
+    metadata,
+    Column("minute", Instant, primary_key=True),
+    Column("what", Text, primary_key=True),
+    Column("n", BigInteger, nullable=False),
+    Column("at", Instant, nullable=False, server_default=NOW),
+    postgresql_with={"fillfactor": "50"},
 )

@@ -1,5 +1,6 @@
 """Secrets at rest: sealed with the first key of TOCSIN_ENCRYPTION_KEYS, opened with any of them."""
 
+import hmac
 from collections.abc import Mapping, Sequence
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -19,7 +20,7 @@ def new_key() -> str:
 class Vault:
     """Seals and opens secrets; neither its representation nor its errors show a key or a secret."""
 
-    __slots__ = ("_fernet",)
+    __slots__ = ("_fernet", "_first", "_tagging")
 
     def __init__(self, keys: Sequence[str]) -> None:
         """Take the keys, the one that seals first.
@@ -30,7 +31,10 @@ class Vault:
         """
         if not keys:
             raise ConfigurationError("TOCSIN_ENCRYPTION_KEYS is empty; give at least one Fernet key.")
-        self._fernet = MultiFernet([_fernet(key, position) for position, key in enumerate(keys, start=1)])
+        ciphers = [_fernet(key, position) for position, key in enumerate(keys, start=1)]
+        self._fernet = MultiFernet(ciphers)
+        self._first = ciphers[0]
+        self._tagging = hmac.digest(keys[0].encode(), b"tocsin tags", "sha256")
 
     def seal(self, secret: bytes) -> bytes:
         """Encrypt and authenticate; two seals of one secret differ."""
@@ -47,6 +51,18 @@ class Vault:
             return self._fernet.decrypt(sealed)
         except InvalidToken:
             raise Unreadable from None
+
+    def tag(self, purpose: str, message: bytes) -> str:
+        """Hex that only a holder of the first key can make of this message; another purpose gets another tag."""
+        return hmac.digest(self._tagging, purpose.encode() + b"\0" + message, "sha256").hex()
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether the first key sealed it, so that the others are not needed for it any more."""
+        try:
+            self._first.decrypt(sealed)
+        except InvalidToken:
+            return False
+        return True
 
     def seal_texts(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Seal each value by itself, as text that fits into JSON; the names stay readable."""

@@ -81,6 +81,8 @@ class RunView:
     completed_at: datetime | None
     settled_at: datetime | None
     error: str | None
+    progress: Mapping[str, Any] | None
+    """What a source that does work of its own says of how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ _QUERY: Select[Any] = select(
     table.c.completed_at,
     table.c.settled_at,
     table.c.error,
+    table.c.progress,
 )
 
 
@@ -202,6 +205,7 @@ def _view(row: Row[Any], tally: Counts, now: datetime) -> RunView:
         completed_at=row.completed_at,
         settled_at=row.settled_at,
         error=row.error,
+        progress=row.progress,
     )
     # A replay may have opened a run again that was settled before.
     return view if settled else replace(view, settled_at=None)

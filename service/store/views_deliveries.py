@@ -1,4 +1,4 @@
-"""Read-only questions about deliveries: one page of them, and one with every attempt."""
+"""Read-only questions about deliveries: one page of them, or one; `evidence` has what happened to it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from sqlalchemy import (
     FromClause,
     Row,
     Select,
+    bindparam,
     case,
     func,
     literal,
@@ -19,17 +20,15 @@ from sqlalchemy import (
     select,
     text,
     true,
+    tuple_,
     union_all,
 )
 
 from service.domain.identifiers import delivery_id, delivery_key
 from service.domain.model import DeliveryRow, DeliveryState, EventId, HeldBy, Outcome, RunId, SubscriberState
 from service.store.database import Tx
-from service.store.tables import attempts, deliveries, events, lanes, subscribers
+from service.store.tables import attempts, deliveries, dispatch, events, lanes, subscribers
 from service.store.views import Page, is_one
-
-MAX_ATTEMPTS_SHOWN = 1000
-"""Of one delivery, the newest; replays may pile up more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +71,14 @@ class DeliveryView:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptView:
-    """One attempt as the outside sees it. `late` ones lost their lease: they are evidence and decided nothing."""
-
-    number: int
-    generation: int
-    outcome: Outcome
-    status: int | None
-    detail: str | None
-    counted: bool
-    late: bool
-    started_at: datetime
-    duration_ms: int
-    worker: str
-    response_excerpt: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Sought:
-    """Which deliveries; None asks for all. `since` is inclusive, `until` is not; both are about `created_at`."""
+    """Which deliveries; None asks for all. `since` is inclusive, `until` is not; both are about `created_at`.
 
-    state: DeliveryState | None = None
+    Of several `states`, in any of them: those are terminal.
+    """
+
+    states: tuple[DeliveryState, ...] = ()
+    reason: str | None = None
     subscriber_id: str | None = None
     run: UUID | None = None
     event_id: UUID | None = None
@@ -145,6 +131,7 @@ def _held_by(chosen: FromClause) -> ColumnElement[str | None]:
         (chosen.c.finished_at.is_not(None) | chosen.c.lease_owner.is_not(None), null()),
         (lanes.c.state == SubscriberState.PAUSED.value, HeldBy.SUBSCRIBER_PAUSED.value),
         (lanes.c.state == SubscriberState.DISABLED.value, HeldBy.SUBSCRIBER_DISABLED.value),
+        (select(dispatch.c.paused).scalar_subquery(), HeldBy.DISPATCH_PAUSED.value),
         (chosen.c.next_attempt_at == text("'infinity'"), HeldBy.PREDECESSOR.value),
         (lanes.c.open_until > func.now(), HeldBy.CIRCUIT_OPEN.value),
         (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
@@ -173,10 +160,10 @@ async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
 
     The page is cut before anything is joined to it, so that an index gives its rows in order.
     """
-    walk = await _walk(tx, sought)
+    walk = await walk_of(tx, sought)
     chosen = (
         select(deliveries)
-        .where(*(is_one(column, value) for column, value in walk), *_conditions(sought))
+        .where(*(is_one(column, value) for column, value in walk), *conditions(sought))
         .order_by(*(column.desc() for column, _ in walk[:1]), deliveries.c.row.desc())
         .limit(page.sql_limit)
     )
@@ -184,7 +171,7 @@ async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
         chosen = chosen.join(events, events.c.id == deliveries.c.event_id).where(events.c.type == sought.event_type)
     if page.after is not None:
         chosen = chosen.where(deliveries.c.row < page.after)
-    merged = _by_state(chosen, page) if walk and walk[0][0] is deliveries.c.run_id and not sought.state else chosen
+    merged = _by_state(chosen, page) if walk and walk[0][0] is deliveries.c.run_id and not sought.states else chosen
     return [_view(row) for row in await tx.conn.execute(_described(merged.subquery("chosen")))]
 
 
@@ -198,7 +185,7 @@ def _by_state(chosen: Select[Any], page: Page) -> Select[Any]:
     return select(each).order_by(each.c.row.desc()).limit(page.sql_limit)
 
 
-async def _walk(tx: Tx, sought: Sought) -> list[tuple[Column[Any], object]]:
+async def walk_of(tx: Tx, sought: Sought) -> list[tuple[Column[Any], object]]:
     """What is sought by an index, narrowest first: its column and the value there."""
     walk: list[tuple[Column[Any], object]] = []
     if sought.event_id is not None:
@@ -218,20 +205,20 @@ async def delivery(tx: Tx, event_id: UUID, subscriber_row: int) -> DeliveryView 
     return None if row is None else _view(row)
 
 
-async def attempts_of(tx: Tx, row: DeliveryRow) -> Sequence[AttemptView]:
-    """The attempts at a delivery, oldest first; of more than MAX_ATTEMPTS_SHOWN, the newest."""
-    query = (
-        select(attempts)
-        .where(attempts.c.delivery == row)
-        .order_by(attempts.c.id.desc())
-        .limit(literal(MAX_ATTEMPTS_SHOWN, literal_execute=True))
-    )
-    return [_attempt(found) for found in (await tx.conn.execute(query)).all()[::-1]]
+async def named(tx: Tx, names: Sequence[tuple[UUID, int]]) -> list[DeliveryView]:
+    """Those of these deliveries (event, subscriber's row) that there are, newest first."""
+    chosen = select(deliveries).where(tuple_(deliveries.c.event_id, deliveries.c.subscriber).in_(names))
+    return [_view(row) for row in await tx.conn.execute(_described(chosen.subquery("chosen")))]
 
 
-def _conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
-    if sought.state is not None:
-        yield from _in_state(sought.state)
+def conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
+    """What else is sought of a delivery, as far as its own row tells."""
+    if len(sought.states) == 1:
+        yield from _in_state(sought.states[0])
+    elif sought.states:
+        yield deliveries.c.state.in_(bindparam(None, sought.states, expanding=True, literal_execute=True))
+    if sought.reason is not None:
+        yield deliveries.c.reason == sought.reason
     if sought.since is not None:
         yield deliveries.c.created_at >= sought.since
     if sought.until is not None:
@@ -291,19 +278,3 @@ def _last(row: Row[Any]) -> LastOutcome | None:
     if row.last_outcome is None:
         return None
     return LastOutcome(Outcome(row.last_outcome), row.last_status, row.last_detail)
-
-
-def _attempt(row: Row[Any]) -> AttemptView:
-    return AttemptView(
-        number=row.number,
-        generation=row.generation,
-        outcome=Outcome(row.outcome),
-        status=row.status,
-        detail=row.detail,
-        counted=row.counted,
-        late=row.late,
-        started_at=row.started_at,
-        duration_ms=row.duration_ms,
-        worker=row.worker,
-        response_excerpt=row.excerpt,
-    )

@@ -27,6 +27,9 @@ class EventView:
     payload_sha256: str
     created_at: datetime
     fanned_out_at: datetime | None
+    purged_at: datetime | None
+    """Since then its body is gone; its hash and its logical key are kept."""
+    published_by: str | None
 
 
 _QUERY: Select[Any] = select(
@@ -40,11 +43,13 @@ _QUERY: Select[Any] = select(
     table.c.body_sha256,
     table.c.created_at,
     table.c.fanned_out_at,
+    table.c.purged_at,
+    table.c.published_by,
 )
 
 
-async def event(tx: Tx, id: UUID) -> tuple[EventView, bytes] | None:  # noqa: A002 - the column's name
-    """One event and the exact bytes of its body."""
+async def event(tx: Tx, id: UUID) -> tuple[EventView, bytes | None] | None:  # noqa: A002 - the column's name
+    """One event and the exact bytes of its body; None in place of a body that was purged."""
     row = (await tx.conn.execute(_QUERY.add_columns(table.c.body).where(table.c.id == id))).one_or_none()
     return None if row is None else (_view(row), row.body)
 
@@ -76,4 +81,6 @@ def _view(row: Row[Any]) -> EventView:
         payload_sha256=row.body_sha256.hex(),
         created_at=row.created_at,
         fanned_out_at=row.fanned_out_at,
+        purged_at=row.purged_at,
+        published_by=row.published_by,
     )

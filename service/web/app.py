@@ -13,8 +13,26 @@ from starlette.routing import Match
 
 from service.domain.errors import Invalid, NotFound, TocsinError
 from service.runtime import Runtime
-from service.web import deliveries, document, events, health, jobs, metrics, pages, runs, subscribers, ticks
+from service.web import (
+    audit,
+    dead_letters,
+    deliveries,
+    delivery_verdicts,
+    dispatch,
+    document,
+    events,
+    health,
+    jobs,
+    metrics,
+    pages,
+    reconciliation,
+    replays,
+    runs,
+    subscribers,
+    ticks,
+)
 from service.web.answers import Answer
+from service.web.console.pages import router as console
 from service.web.edge import Edge
 from service.web.faults import problems_of
 from service.web.paging import single_valued
@@ -30,9 +48,16 @@ _ROUTERS = (
     events.router,
     subscribers.router,
     deliveries.router,
+    delivery_verdicts.router,
+    replays.router,
+    dead_letters.router,
+    dispatch.router,
+    audit.router,
+    reconciliation.router,
     health.router,
     metrics.router,
     pages.router,
+    console,
 )
 
 

@@ -9,14 +9,15 @@ from service.domain import errors
 from service.domain.errors import NotFound
 from service.domain.identifiers import parse_delivery_id
 from service.domain.model import DeliveryState
-from service.store import views_deliveries
+from service.store import evidence, views_deliveries
 from service.store.views_deliveries import Sought
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
 from service.web.fields import InstantIn, NameText, UuidIn
 from service.web.paging import Listed, ListQuery, whole
-from service.web.schemas import Attempt, Delivery, DeliveryInFull, DeliveryList
+from service.web.replay_schemas import DeliveryInFull
+from service.web.schemas import Delivery, DeliveryList
 from service.web.state import House
 
 router = APIRouter(tags=["deliveries"])
@@ -28,6 +29,7 @@ class DeliveriesQuery(ListQuery):
     """Which deliveries."""
 
     state: DeliveryState | None = Field(None, description="In this state only.")
+    reason: NameText | None = Field(None, description="Which ended for this reason.", examples=["attempts"])
     subscriber_id: NameText | None = Field(None, description="To this subscriber only.", examples=["billing"])
     run_id: UuidIn | None = Field(None, description="Of this run only: the Run's `id`.")
     event_id: UuidIn | None = Field(None, description="Of this event only.")
@@ -44,7 +46,8 @@ class DeliveriesQuery(ListQuery):
 async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQuery, Query()]) -> Response:
     """One page of deliveries, without payloads."""
     sought = Sought(
-        state=query.state,
+        states=() if query.state is None else (query.state,),
+        reason=query.reason,
         subscriber_id=query.subscriber_id,
         run=query.run_id,
         event_id=query.event_id,
@@ -62,22 +65,19 @@ async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQu
 @router.get(
     "/v1/deliveries/{id}",
     summary="Read a delivery",
-    description="With every attempt: what was tried, when, by whom, and what came back.",
+    description="With every attempt, every replay, and what operators did to it.",
     responses={
         **answers(DeliveryInFull, {200: "The delivery and its evidence."}),
         **refusals(*KEYED, errors.NotFound),
     },
 )
 async def get_delivery(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
-    """One delivery with its attempts."""
+    """One delivery with its evidence."""
     named = parse_delivery_id(id)
     if named is None:
         raise NotFound
     async with house.db.begin() as tx:
-        view = await views_deliveries.delivery(tx, *named)
-        if view is None:
-            raise NotFound
-        tries = await views_deliveries.attempts_of(tx, view.row)
-    members = Delivery.model_validate(view).model_dump()
-    attempts = [Attempt.model_validate(each) for each in tries]
-    return ok(DeliveryInFull(**members, attempts=attempts, replays=[]))
+        found = await evidence.whole(tx, *named)
+    if found is None:
+        raise NotFound
+    return ok(DeliveryInFull.of(found))

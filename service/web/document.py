@@ -7,7 +7,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from service import __version__
+from service.domain.operational import Operational
 from service.web.described import REQUEST_MODELS
+from service.web.operational import BODIES
 from service.web.schemas import ProblemDocument, WebhookBody
 
 DESCRIPTION = (
@@ -21,6 +23,7 @@ _PATH_PARAMETERS = {
     "events": ("The event's id.", "019ad3c4-7d10-7a52-8c77-5b1c9e0d4f22"),
     "subscribers": ("The subscriber's id.", "billing"),
     "deliveries": ("The delivery's id.", "dlv_06dd7h3t21t5533nbce9s3af4800000o"),
+    "replays": ("The bulk replay's `id`.", "019ad3c4-7f00-7b1e-8a2b-3c4d5e6f7081"),
 }
 
 _PLAIN = {"string": "text", "integer": 1, "number": 1.0, "boolean": False}
@@ -80,7 +83,7 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
 
 
 def describe_webhooks(app: FastAPI) -> None:
-    """Tell what receivers get; FastAPI never calls this route, it documents it."""
+    """Tell what receivers get; FastAPI never calls these routes, it documents them."""
 
     @app.webhooks.post(
         "event",
@@ -98,14 +101,36 @@ def describe_webhooks(app: FastAPI) -> None:
     async def event(body: WebhookBody) -> None:
         """Describe the request; never called."""
 
+    for kind in Operational:
+        _describe_operational(app, kind)
+
+
+def _describe_operational(app: FastAPI, kind: Operational) -> None:
+    """The same for one type of what Tocsin tells of itself, whose data it knows."""
+    shape, summary, description = BODIES[kind]
+
+    async def told(body: WebhookBody) -> None:
+        """Describe the request; never called."""
+
+    told.__annotations__["body"] = shape
+    app.webhooks.post(
+        kind.value,
+        summary=summary,
+        description=f"{description} Sent to whoever subscribes to `tocsin.*` or to it by name; `*` leaves it out.",
+        operation_id="receive" + shape.__name__,
+        status_code=204,
+        response_description="Received.",
+        openapi_extra={"parameters": [_header(*each) for each in _HEADERS], "security": []},
+    )(told)
+
 
 _HEADERS = (
     ("webhook-id", "The delivery key `<eventId>:<subscriberId>`, the same on every attempt.", "019ad3c4-…:billing"),
     ("webhook-timestamp", "Unix seconds of this attempt.", "1796004003"),
     ("webhook-signature", "`v1,<base64>` for each valid secret, with a space between.", "v1,g0hM9SsE+OTPJTGt/tmI…"),
     ("idempotency-key", "The same as webhook-id.", "019ad3c4-…:billing"),
-    ("tocsin-generation", "1 in this release; a later one counts replays with it.", "1"),
-    ("tocsin-attempt", "Which attempt of the generation this is, from 1.", "1"),
+    ("tocsin-generation", "1 at first; each replay opens the next.", "1"),
+    ("tocsin-attempt", "Which attempt this is, from 1, over all generations.", "1"),
     ("tocsin-run", "The run that found the event, where there is one.", "019ad3c4-7c00-7d3e-9b1a-2f6f1f6f0a11"),
     ("traceparent", "W3C trace context.", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
 )

@@ -79,7 +79,7 @@ async def publish_event(
     )
 
     async def work() -> Answer:
-        published = await publish(house.db, house.doorbell, found, wanted.due_at)
+        published = await publish(house.db, house.doorbell, found, wanted.due_at, actor=command.actor)
         status = 201 if published.created else 200
         return _in_full(published.event, published.body, status, location=f"/v1/events/{published.event.id}")
 
@@ -117,7 +117,7 @@ async def get_event(_: Reader, house: House, id: str) -> Response:  # noqa: A002
     return _in_full(*found).response()
 
 
-def _in_full(view: EventView, body: bytes, status: int = 200, location: str | None = None) -> Answer:
+def _in_full(view: EventView, body: bytes | None, status: int = 200, location: str | None = None) -> Answer:
     """The event with its body spliced in as it is stored, because parsing and writing it again would change bytes."""
     head = Event.model_validate(view).model_dump_json(by_alias=True).encode()
-    return Answer.raw(head[:-1] + b',"payload":' + body + b"}", status, location)
+    return Answer.raw(head[:-1] + b',"payload":' + (body or b"null") + b"}", status, location)

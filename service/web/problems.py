@@ -133,6 +133,14 @@ TABLE: Mapping[type[TocsinError], Kind] = MappingProxyType(
             "Wait a moment and send the same request again: it then gets the stored answer.",
             MappingProxyType({"retry-after": "1"}),
         ),
+        errors.PayloadPurged: Kind(
+            HTTPStatus.GONE,
+            "payload-purged",
+            "The payload is gone",
+            "Retention deleted what would be sent again; what happened to it stays on record. Publish the fact anew as "
+            "the next version of its subject, and give payloads a longer life with `payloads_after` of the retention "
+            "job.",
+        ),
         errors.NotJson: Kind(
             HTTPStatus.BAD_REQUEST,
             "not-json",

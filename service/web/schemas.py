@@ -50,6 +50,9 @@ class Run(Out):
     completed_at: Instant | None
     settled_at: Instant | None
     error: str | None = Field(description="Why the run failed, and the mend.", examples=[None])
+    progress: dict[str, Any] | None = Field(
+        description="How far a source that does work of its own has come, such as retention.", examples=[None]
+    )
 
 
 class RunList(Listing[Run]):
@@ -97,13 +100,19 @@ class Event(Out):
     payload_sha256: str = Field(description="Of the exact body bytes.", examples=[_SHA256])
     created_at: Instant
     fanned_out_at: Instant | None
+    purged_at: Instant | None = Field(
+        description="Since then its payload is gone: a retention job deleted it.", examples=[None]
+    )
+    published_by: str | None = Field(
+        description="The API key that published it; null where a run found it.", examples=[None]
+    )
 
 
 class EventInFull(Event):
     """An event with its body."""
 
     payload: Any = Field(
-        description="The exact body that every receiver gets, byte for byte as it stands here.",
+        description="The exact body that every receiver gets, byte for byte as it stands here; null once it is purged.",
         examples=[
             {
                 "id": _EVENT,
@@ -176,13 +185,6 @@ class Attempt(Out):
     duration_ms: int = Field(examples=[184])
     worker: str = Field(examples=["host:4711:a1b2c3"])
     response_excerpt: str | None = Field(examples=["slow down"])
-
-
-class DeliveryInFull(Delivery):
-    """A delivery with its evidence."""
-
-    attempts: list[Attempt] = Field(description="Oldest first; the newest thousand.")
-    replays: list[Any] = Field(description="Empty in this release: nothing can be replayed yet.", examples=[[]])
 
 
 class Health(Out):

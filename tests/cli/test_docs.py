@@ -12,6 +12,7 @@ from service.domain import subscriber as bounds
 from service.domain.model import Answer, DeliveryState, HeldBy, Outcome, Policy
 from service.domain.patience import in_words, mean_seconds
 from service.domain.retry import Budget, settle
+from service.web.operational import BODIES
 from service.web.subscriber_fields import SubscriberIn
 from tests.cli.process import ROOT
 
@@ -44,6 +45,14 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
 def test_every_reason_to_wait_is_explained() -> None:
     waits = OUTCOMES.split("## Why a delivery waits")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", waits, re.MULTILINE)) == {held.value for held in HeldBy}
+
+
+def test_every_operational_event_stands_in_its_table_and_every_field_of_it_is_named() -> None:
+    page = (ROOT / "docs/operational-events.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(tocsin\.[a-z.]+)` \|", page, re.MULTILINE)) == set(BODIES)
+    for shape, _, _ in BODIES.values():
+        data = shape.model_json_schema()["$defs"][f"{shape.__name__}Data"]["properties"]
+        assert [name for name in data if f"`{name}`" not in page] == []
 
 
 def test_the_table_of_patience_is_what_the_engine_does() -> None:

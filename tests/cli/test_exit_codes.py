@@ -18,6 +18,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "nobody answers a list": (("runs", "--url", NOWHERE), {}, "start one with `tocsin up`"),
     "nobody answers a run": (("run", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
     "nobody answers a delivery": (("deliveries", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
+    "nobody answers a look at the trail": (("audit", "--url", NOWHERE), {}, "no Tocsin answers"),
+    "nobody answers a reconciliation": (("reconcile", "--url", NOWHERE), {}, "no Tocsin answers"),
     "nobody answers a subscriber": (("subscribers", "show", "x", "--url", NOWHERE), {}, "no Tocsin answers"),
     "the subscriber's file is not there": (
         ("subscribers", "put", "x", "/nowhere", "--url", NOWHERE),
@@ -44,6 +46,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "the settings do not fit": (("up",), {"TOCSIN_LEASE_SECONDS": "no"}, "TOCSIN_LEASE_SECONDS"),
     "the database is away": (("migrate",), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
     "the database of keys is away": (("keys", "list"), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
+    "the database of secrets is away": (("reseal",), {"TOCSIN_DATABASE_URL": DATABASE}, "TOCSIN_DATABASE_URL"),
     "the description drifted": (("openapi", "nowhere.json", "--check"), {}, "tocsin openapi --write nowhere.json"),
 }
 

@@ -163,7 +163,11 @@ def test_a_job_without_a_secret_says_that_there_is_nothing_to_sign_with(tmp_path
     assert (done.code, "has no tick secret" in done.out) == (1, True), done.err
 
 
-@pytest.mark.parametrize("body", [tick(signature=None), tick(cutoffIso=None), '{"runId": "nightly"}', "{}", ""])
+@pytest.mark.parametrize(
+    "body",
+    [tick(signature=None), tick(cutoffIso=None), '{"runId": "nightly"}', "{}", ""],
+    ids=["no signature", "no cutoff", "a run id", "an empty object", "nothing"],
+)
 def test_a_caller_that_shows_a_token_is_told_that_it_needs_no_signature(folder: Path, body: str) -> None:
     (folder / "tocsin.toml").write_text(CONFIG + TAKES_TOKENS)
     done = sign(folder, "--explain", "-", stdin=body.encode())
@@ -178,21 +182,21 @@ def days_ago(days: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("bound", "cutoff", "words"),
+    ("bound", "days", "words"),
     [
-        ("max_cutoff_age = 2592000", days_ago(20), ""),
-        ("max_cutoff_age = 2592000", days_ago(31), "31 days old, and the job's max_cutoff_age is 2592000 s"),
-        ("max_cutoff_age = 3600", days_ago(20 / 24), "20 hours old, and the job's max_cutoff_age is 3600 s"),
-        ("max_cutoff_ahead = 7200", days_ago(-1 / 24), ""),
-        ("max_cutoff_ahead = 7200", days_ago(-1), "max_cutoff_ahead is 7200 s"),
+        ("max_cutoff_age = 2592000", 20, ""),
+        ("max_cutoff_age = 2592000", 31, "31 days old, and the job's max_cutoff_age is 2592000 s"),
+        ("max_cutoff_age = 3600", 20 / 24, "20 hours old, and the job's max_cutoff_age is 3600 s"),
+        ("max_cutoff_ahead = 7200", -1 / 24, ""),
+        ("max_cutoff_ahead = 7200", -1, "max_cutoff_ahead is 7200 s"),
     ],
 )
 @pytest.mark.parametrize("secret", [(), ("--secret", "env:SHIPMENTS")], ids=["configured", "given"])
 def test_a_cutoff_is_judged_by_the_bounds_of_its_job(
-    folder: Path, bound: str, cutoff: str, words: str, secret: tuple[str, ...]
+    folder: Path, bound: str, days: float, words: str, secret: tuple[str, ...]
 ) -> None:
     (folder / "tocsin.toml").write_text(CONFIG.replace('event_type = "a"', f'event_type = "a"\n{bound}'))
-    done = sign(folder, "--explain", tick(cutoff), *secret)
+    done = sign(folder, "--explain", tick(days_ago(days)), *secret)
     assert (done.code, words in done.out) == (1 if words else 0, True), done.out + done.err
 
 

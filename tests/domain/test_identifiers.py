@@ -110,6 +110,11 @@ def test_a_type_has_one_topic_for_each_pattern_that_matches_it() -> None:
     assert all(map(identifiers.is_pattern, identifiers.topics("a.b.c.d")))
 
 
+def test_who_asks_for_everything_has_not_asked_for_what_tocsin_tells_of_itself() -> None:
+    assert identifiers.topics("tocsin.run.settled") == ("tocsin.*", "tocsin.run.*", "tocsin.run.settled")
+    assert identifiers.topics("tocsinery.run")[0] == identifiers.topics("tocsin")[0] == "*"
+
+
 @given(st.uuids(), st.integers(min_value=0, max_value=2**31 - 1))
 def test_a_delivery_id_reads_back(event: UUID, row: int) -> None:
     text = identifiers.delivery_id(event, row)

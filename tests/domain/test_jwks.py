@@ -55,7 +55,6 @@ def test_keys_are_kept_with_their_public_parts_only() -> None:
         {**CURVE, "x": None},
         {**CURVE, "crv": None},
     ],
-    ids=lambda odd: repr(odd)[:80],
 )
 def test_what_can_verify_nothing_is_passed_over(odd: Any) -> None:
     assert [key.id for key in read(odd, CURVE)] == ["b"]

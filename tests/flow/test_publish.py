@@ -26,7 +26,7 @@ def scene(database: Database) -> Scene:
 
 
 async def _publish(scene: Scene, found: Found = FOUND, due_at: datetime | None = None) -> Published:
-    return await publish(scene.db, scene.doorbell, found, due_at)
+    return await publish(scene.db, scene.doorbell, found, due_at, actor="test")
 
 
 async def _events(scene: Scene) -> int:
@@ -37,6 +37,7 @@ async def _events(scene: Scene) -> int:
 async def test_the_data_stands_in_the_body_byte_for_byte(scene: Scene) -> None:
     published = await _publish(scene)
     assert published.created
+    assert published.body is not None
     assert published.body.endswith(f',"data":{DATA}}}'.encode())
 
 

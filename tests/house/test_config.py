@@ -92,6 +92,7 @@ def job(name: str = "a", body: str = "", *, secrets: str = '["env:A_SECRET"]') -
         (job(body="page_size = true"), 'jobs."a".page_size'),
         (job(body='page_size = "5"'), 'jobs."a".page_size'),
         (job(body='event_type = "no spaces"'), 'jobs."a".event_type: must be words'),
+        (job(body='event_type = "tocsin.run.settled"'), "must not begin with tocsin."),
         (job(secrets="[]"), 'jobs."a".secrets'),
         (job(secrets='["env:NOT_SET"]'), "the environment variable NOT_SET is not set"),
         (job(secrets='["file:/not/there"]'), "the secret file /not/there cannot be read"),

@@ -1,6 +1,7 @@
 """What the table of API keys promises: hashes only, one live key a name, a revoked key is no key."""
 
 import asyncio
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from sqlalchemy import text
@@ -53,6 +54,45 @@ async def test_a_revoked_key_is_not_found_but_stays_listed(database: Database) -
     async with database.begin() as tx:
         [listed] = await keys.all(tx)
     assert listed.revoked_at is not None
+
+
+async def test_an_expired_key_is_not_found_and_its_name_is_free_once_it_is_retired(database: Database) -> None:
+    async with database.begin() as tx:
+        ends = tx.now + timedelta(hours=1)
+        added = await keys.add(tx, id=uuid4(), name="ci", scope=Scope.READ, key_hash=keys.digest(KEY), expires_at=ends)
+    assert added is not None
+    assert added.expires_at == ends
+    assert await _find(database, KEY) == added
+    async with database.begin() as tx:
+        await keys.retire_expired(tx, "ci")
+        assert await keys.add(tx, id=uuid4(), name="ci", scope=Scope.READ, key_hash=b"2") is None
+        await tx.conn.execute(text("UPDATE tocsin.api_keys SET expires_at = now()"))
+    assert await _find(database, KEY) is None
+    async with database.begin() as tx:
+        await keys.retire_expired(tx, "ci")
+        assert await keys.add(tx, id=uuid4(), name="ci", scope=Scope.READ, key_hash=b"2") is not None
+
+
+async def test_the_use_of_a_key_is_noted_once_a_minute_and_waits_for_nobody(database: Database) -> None:
+    added = await _add(database, "ci")
+    assert added is not None
+
+    async def noted() -> datetime | None:
+        async with database.begin() as tx:
+            await keys.note_use(tx, added.id)
+        found = await _find(database, KEY)
+        assert found is not None
+        return found.last_used_at
+
+    async with database.begin() as other:
+        await other.conn.execute(text("SELECT FROM tocsin.api_keys FOR UPDATE"))
+        assert await noted() is None
+    first = await noted()
+    assert first is not None
+    assert await noted() == first
+    async with database.begin() as tx:
+        await tx.conn.execute(text("UPDATE tocsin.api_keys SET last_used_at = now() - interval '61 seconds'"))
+    assert await noted() > first  # type: ignore[operator]
 
 
 async def test_a_name_belongs_to_one_live_key_and_is_free_again_after_its_end(database: Database) -> None:

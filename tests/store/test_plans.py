@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from service.domain.model import Answer, Claimed, DeliveryState, Outcome, RunId, Settlement, SubscriberRow
-from service.store import chains, deliveries, endings, lanes, runs, settlements, views, views_deliveries
+from service.domain.model import Answer, Claimed, DeliveryState, EventId, Outcome, RunId, Settlement, SubscriberRow
+from service.store import chains, deliveries, endings, lanes, retention, runs, settlements, views, views_deliveries
 from service.store.database import Database, Tx
 from service.store.deliveries import Appetite
 from service.store.settlements import Settled
@@ -184,6 +184,20 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
     await views_deliveries.page_of(tx, Sought(subscriber_id="s900"), Page(50))
     await plans.begin(tx, "list of a run")
     await views_deliveries.page_of(tx, Sought(run=RUN), Page(50))
+    page = retention.Page(tx.now, [0], BATCH)
+    await plans.begin(tx, "sweep deliveries")
+    assert (await retention.delete_deliveries(tx, page)).done > 0
+    await plans.begin(tx, "sweep a subscriber's")
+    assert (await retention.delete_deliveries_of(tx, SubscriberRow(900), page)).done == BATCH
+    await plans.begin(tx, "sweep payloads")
+    nil, end = retention.Page(tx.now, [str(UUID(int=0))], 2), UUID(int=2**128 - 1)
+    found = await retention.payloads(tx, nil, end)
+    await retention.purge_payloads(tx, [EventId(UUID(int=1)), EventId(UUID(int=2))], tx.now)
+    assert found.seen == 2
+    await plans.begin(tx, "sweep events")
+    await retention.delete_events(tx, nil, end)
+    await plans.begin(tx, "sweep runs")
+    await retention.delete_runs(tx, nil, end)
     await plans.begin(tx, "")
 
 
@@ -202,6 +216,13 @@ ROOM = {
     "list on": 200,
     "list of a subscriber": 200,
     "list of a run": 200,
+    # Looked at, locked, deleted, each with one attempt.
+    "sweep deliveries": 6 * BATCH,
+    "sweep a subscriber's": 6 * BATCH,
+    # Two events with all of their deliveries, twice.
+    "sweep payloads": 4 * 1451,
+    "sweep events": 10,
+    "sweep runs": 10,
 }
 
 

@@ -1,6 +1,7 @@
 """API keys at the door: who is let through, to what, and how soon a change counts."""
 
 import time
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -9,6 +10,7 @@ from service.domain.model import Scope
 from service.flow import control
 from service.web import keyring
 from service.web.app import openapi_document
+from tests.polling import eventually
 from tests.web.conftest import BOOTSTRAP_KEY, JOB, Api, problem
 
 READS = ["/v1/jobs", f"/v1/jobs/{JOB}", "/v1/runs", "/v1/events", "/v1/deliveries", "/v1/subscribers"]
@@ -82,6 +84,39 @@ async def test_a_new_key_works_at_once_and_a_revoked_one_ends_after_a_moment(
     later = time.monotonic() + keyring.REMEMBER_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: later)
     problem(await api.client.get("/v1/runs", headers=header), 401, "unauthenticated")
+
+
+async def test_a_key_ends_when_it_expires_also_where_it_is_remembered(api: Api) -> None:
+    moment = timedelta(seconds=0.3)
+    made = await control.create_key(api.house.db, name="brief", scope=Scope.READ, actor="test", expires_in=moment)
+    header = {"authorization": f"Bearer {made.key}"}
+    assert (await api.client.get("/v1/runs", headers=header)).status_code == 200
+
+    async def refused() -> bool:
+        return (await api.client.get("/v1/runs", headers=header)).status_code == 401
+
+    assert await eventually(refused, seconds=keyring.REMEMBER_SECONDS - 1)
+    again = await control.create_key(api.house.db, name="brief", scope=Scope.READ, actor="test")
+    assert again.record.expires_at is None
+
+
+async def test_the_use_of_a_key_is_noted_beside_the_request(api: Api) -> None:
+    header = await api.key("ada", Scope.READ)
+    assert (await api.client.get("/v1/runs", headers=header)).status_code == 200
+
+    async def noted() -> bool:
+        [row] = await api.scene.execute("SELECT last_used_at FROM tocsin.api_keys")
+        return row.last_used_at is not None
+
+    assert await eventually(noted)
+
+
+async def test_a_database_that_takes_no_changes_refuses_no_reader(api: Api) -> None:
+    header = await api.key("ada", Scope.READ)
+    name = api.house.db.engine.url.database
+    await api.scene.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    await api.house.db.engine.dispose()
+    assert (await api.client.get("/v1/runs", headers=header)).status_code == 200
 
 
 async def test_the_ring_of_remembered_keys_stays_small(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ async def read(api: Api, path: str) -> dict[str, Any]:
     full: dict[str, Any] = (await api.client.get(path)).json()
     [item] = (await api.client.get("/v1/deliveries")).json()["items"]
     assert {name: full[name] for name in item} == item
-    assert set(full) - set(item) == {"attempts", "replays"}
+    assert set(full) - set(item) == {"attempts", "replays", "actions"}
     assert "ECHO" not in str(full)
     return full
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain.jsontext import parse_object
+from service.domain.model import Scope
 from tests.web.conftest import Api, instant, problem
 
 EVENT = {"type": "shipment.expired", "subject": "s1", "version": 1, "data": {"n": 1}}
@@ -138,3 +139,23 @@ async def test_an_infinite_due_time_in_the_database_breaks_no_list(api: Api) -> 
             await api.client.post("/v1/events", json=EVENT | {"version": 3, "dueAt": event["dueAt"]}), 422, "invalid"
         )
     assert (await api.rows())["events"] == 2
+
+
+async def test_a_purged_event_keeps_its_hash_and_its_identity(api: Api) -> None:
+    made = (await api.client.post("/v1/events", json=EVENT)).json()
+    await api.scene.execute("UPDATE tocsin.events SET body = NULL, purged_at = now()")
+    read = (await api.client.get(f"/v1/events/{made['id']}")).json()
+    assert (made["purgedAt"], read["payload"]) == (None, None)
+    assert read["purgedAt"] is not None
+    assert read["payloadSha256"] == made["payloadSha256"]
+    again = await api.client.post("/v1/events", json=EVENT)
+    assert (again.status_code, again.json()) == (200, read)
+    problem(await api.client.post("/v1/events", json=EVENT | {"data": {"n": 2}}), 409, "event-conflict")
+
+
+async def test_an_event_names_its_publisher_and_does_so_for_ever(api: Api) -> None:
+    ada, bob = await api.key("ada", Scope.OPERATE), await api.key("bob", Scope.OPERATE)
+    made = await api.client.post("/v1/events", content=_raw("1"), headers=ada)
+    again = await api.client.post("/v1/events", content=_raw("1"), headers=bob)
+    assert (made.status_code, again.status_code) == (201, 200)
+    assert [each.json()["publishedBy"] for each in (made, again)] == ["ada", "ada"]

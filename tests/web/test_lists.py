@@ -10,7 +10,7 @@ import pytest
 from service.web.paging import Listed, uuid, whole
 from tests.web.conftest import JOB, Api, instant, pointers, problem, tick
 
-LISTS = ["/v1/jobs", "/v1/runs", "/v1/events", "/v1/deliveries", "/v1/subscribers"]
+LISTS = ["/v1/jobs", "/v1/runs", "/v1/events", "/v1/deliveries", "/v1/subscribers", "/v1/replays", "/v1/audit"]
 
 
 async def everything(client: httpx.AsyncClient, path: str, limit: int, **params: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from service.domain.operational import Operational
 from service.web.app import openapi_document
 from tests.web.conftest import Api
 
@@ -58,6 +59,15 @@ def test_receivers_find_what_they_get_under_webhooks() -> None:
     headers = {each["name"] for each in operation["parameters"]}
     assert {"webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key", "tocsin-attempt"} <= headers
     assert operation["requestBody"]["content"]["application/json"]["schema"]
+
+
+@pytest.mark.parametrize("kind", Operational)
+def test_what_tocsin_tells_of_itself_stands_under_webhooks_with_its_shape(kind: Operational) -> None:
+    operation = DOCUMENT["webhooks"][kind.value]["post"]
+    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
+    shape = DOCUMENT["components"]["schemas"][reference]
+    assert shape["properties"]["type"]["const"] == kind.value
+    assert shape["properties"]["data"] == {"$ref": f"#/components/schemas/{reference}Data"}
 
 
 async def test_the_document_and_its_page_are_served_without_a_key_and_without_the_internet(refusing: Api) -> None:

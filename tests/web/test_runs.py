@@ -184,3 +184,11 @@ async def test_pausing_twice_keeps_the_first_reason(api: Api) -> None:
     second = await api.client.post(f"/v1/jobs/{JOB}/pause", json={"reason": "second"})
     assert first.json()["pausedReason"] == second.json()["pausedReason"] == "first"
     assert (await api.client.post(f"/v1/jobs/{JOB}/resume")).json()["paused"] is False
+
+
+async def test_a_run_shows_how_far_a_source_that_does_work_of_its_own_has_come(api: Api) -> None:
+    run = await ticked(api)
+    assert run["progress"] is None
+    await api.scene.execute("""UPDATE tocsin.runs SET progress = '{"phase": "payloads", "dryRun": true}'""")
+    read = await api.client.get(f"/v1/runs/{run['id']}")
+    assert read.json()["progress"] == {"phase": "payloads", "dryRun": True}
