@@ -28,8 +28,6 @@ DEAD_LETTERS: Final = frozenset({D.EXHAUSTED, D.REJECTED, D.AMBIGUOUS})
 TERMINAL: Final = DEAD_LETTERS | {D.DELIVERED, D.CANCELLED}
 
 REPLAYABLE: Final = frozenset(state for state in TERMINAL if D.PENDING in DELIVERY_TRANSITIONS[state])
-RESOLVABLE: Final = frozenset(
-    state for state in TERMINAL if {D.DELIVERED, D.CANCELLED} <= DELIVERY_TRANSITIONS[state]
-)
+RESOLVABLE: Final = frozenset(state for state in TERMINAL if {D.DELIVERED, D.CANCELLED} <= DELIVERY_TRANSITIONS[state])
 CANCELLABLE: Final = frozenset(DELIVERY_TRANSITIONS) - TERMINAL
 """From which states an operator may replay, resolve or cancel a delivery."""
