@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from anyio import to_thread
@@ -26,7 +26,7 @@ from service.flow.dispatch import Dispatcher, Limits
 from service.flow.doorbell import Doorbell
 from service.flow.egress import Egress
 from service.flow.outbound import Loader
-from service.flow.settler import Settler
+from service.flow.settler import Settler, tell_each
 from service.flow.tokens import Tokens
 from service.flow.worker import Worker
 from service.settings import Settings
@@ -34,6 +34,9 @@ from service.sources import Source, load
 from service.store import subscribers
 from service.store.database import Database
 from service.store.vault import Vault
+
+if TYPE_CHECKING:
+    from service.flow.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +65,12 @@ class Runtime:
     doorbell: Doorbell
     tokens: Tokens
     counters: Counters = field(default_factory=Counters)
+    tracing: "Tracing | None" = None
+    """None where nothing is traced."""
+
+    def __post_init__(self) -> None:
+        """Let the counters know of the doorbell, which counts its rings itself."""
+        self.counters.published = lambda: self.doorbell.rings
 
     def worker(self) -> Worker:
         """A worker of this process, with a name of its own in leases and evidence."""
@@ -76,10 +85,12 @@ class Runtime:
         longest_page = max((job.statement_timeout_seconds for job in self.jobs.values()), default=0.0)
         patient = self.db.bounded(seconds=longest_page + PAGE_SECONDS)
         loader = Loader(quick, self.vault)
-        attempts = Attempts(self.egress, name, shadow=self.settings.shadow)
-        settler = Settler(quick, logs.json_lines) if self.settings.log_format == "json" else Settler(quick)
+        attempts = Attempts(self.egress, name, shadow=self.settings.shadow, tracing=self.tracing)
+        tell = logs.json_lines if self.settings.log_format == "json" else tell_each
+        settler = Settler(quick, tell, self.counters, self.tracing)
         dispatcher = Dispatcher(quick, loader, attempts, settler, worker=name, limits=limits)
-        discovery = Discovery(patient, self.doorbell, self.jobs, self.sources, name, limits.lease_seconds)
+        lease = limits.lease_seconds
+        discovery = Discovery(patient, self.doorbell, self.jobs, self.sources, name, lease, self.counters, self.tracing)
         return Worker(patient, self.doorbell, discovery, dispatcher)
 
 
@@ -99,16 +110,32 @@ async def open_runtime(settings: Settings, *, migrate: bool = False) -> AsyncIte
     _warn_of_bearers(jobs)
     settings = keyfiles.complete(settings)
     vault = Vault([key.get_secret_value() for key in settings.encryption_keys])
-    async with _database(settings, migrate=migrate) as db:
+    async with _tracing(settings.otlp_endpoint) as tracing, _database(settings, migrate=migrate) as db:
         await _check_attempts_fit(settings, db)
         await survey.warn_at_start(db, vault, settings.egress_allow, settings.egress_deny)
         egress = Egress(settings.egress_allow, settings.egress_deny)
         tokens = Tokens(egress)
         try:
-            yield Runtime(settings, jobs, sources, db, vault, egress, Doorbell(db), tokens, Counters(jobs))
+            yield Runtime(settings, jobs, sources, db, vault, egress, Doorbell(db), tokens, Counters(jobs), tracing)
         finally:
             await tokens.close()
             await egress.close()
+
+
+@asynccontextmanager
+async def _tracing(endpoint: str | None) -> AsyncIterator["Tracing | None"]:
+    """Nothing of OpenTelemetry's SDK is even imported unless its endpoint is set."""
+    if endpoint is None:
+        yield None
+        return
+    from service.flow.trace_export import exporting  # noqa: PLC0415 - a tenth of a second, for some only
+
+    export = exporting(endpoint)
+    tracing = export.__enter__()
+    try:
+        yield tracing
+    finally:
+        await to_thread.run_sync(export.__exit__, None, None, None)
 
 
 def _warn_of_bearers(jobs: Mapping[str, JobConfig]) -> None:

@@ -140,6 +140,18 @@ def _database_url(url: str) -> str:
     return urlunsplit(("postgresql+asyncpg", parts.netloc, parts.path, renamed, ""))
 
 
+def _otlp_endpoint(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not _has_usable_port(parts):
+        raise ValueError("must be a URL such as http://collector:4318")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("must have no user, query or fragment: put credentials into OTEL_EXPORTER_OTLP_HEADERS")
+    return url
+
+
 Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_each(_network)), BeforeValidator(_split)]
 Keys = Annotated[
     tuple[Annotated[SecretStr, AfterValidator(_fernet_key), BeforeValidator(_dereferenced)], ...],
@@ -213,6 +225,12 @@ class Settings(BaseSettings):
         description="`true` makes the whole service a shadow: it claims, signs and records, but sends nothing.",
     )
     log_format: Literal["console", "json"] = Field("console", description="`console` or `json`, on stderr.")
+    otlp_endpoint: Annotated[str, AfterValidator(_otlp_endpoint)] | None = Field(
+        None,
+        repr=False,
+        description="Where traces are sent by OTLP/HTTP, such as `http://collector:4318`; `/v1/traces` is added. "
+        "Not set: nothing is traced. See [tracing](tracing.md).",
+    )
 
     def __init__(self, **values: Any) -> None:
         try:

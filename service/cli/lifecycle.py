@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from signal import SIGINT, SIGTERM
 from socket import AI_PASSIVE, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, getaddrinfo, socket
@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
 from service.domain.errors import ConfigurationError, TocsinError, Unavailable
 from service.runtime import Runtime, open_runtime
@@ -18,6 +19,7 @@ from service.settings import Settings
 from service.web.app import create_app
 from service.web.connections import Door
 from service.web.state import state_of
+from service.web.worker_metrics import worker_app
 
 log = structlog.get_logger()
 
@@ -25,6 +27,7 @@ _GRACE_SECONDS = 5
 """How long the API waits for answers that are under way; ticks and reads take milliseconds."""
 
 _BACKLOG = 2048
+_METRICS_PORT = "--metrics-port"
 
 _ONE_STROKE_SECONDS = 0.3
 """One Ctrl-C may arrive twice, from the terminal and from a wrapper that passes it on; both together are one."""
@@ -62,28 +65,32 @@ async def api_process(stop: asyncio.Event, *, settings: Settings, migrate: bool,
     log.info("process.stopped")
 
 
-async def worker_process(stop: asyncio.Event, *, settings: Settings) -> None:
-    """Work until `stop`."""
-    async with open_runtime(settings) as runtime, running(runtime, bound=None, work=True) as parts:
-        log.info("worker.started", jobs=sorted(runtime.jobs))
-        await parts.until(stop)
+async def worker_process(stop: asyncio.Event, *, settings: Settings, metrics_port: int = 0) -> None:
+    """Work until `stop`; with a port the worker's own metrics are served beside."""
+    with listen(settings.host, metrics_port, _METRICS_PORT) if metrics_port else nullcontext() as bound:
+        async with open_runtime(settings) as runtime, running(runtime, bound=bound, work=True, api=False) as parts:
+            log.info("worker.started", jobs=sorted(runtime.jobs), metrics=address(bound) if bound else None)
+            await parts.until(stop)
     log.info("process.stopped")
 
 
 @asynccontextmanager
-async def running(runtime: Runtime, *, bound: socket | None, work: bool) -> AsyncIterator[Parts]:
-    """Run the API on a bound socket and, with `work`, a worker; leaving stops them in order, an error at once."""
-    api = _Api(runtime, bound) if bound is not None else None
+async def running(runtime: Runtime, *, bound: socket | None, work: bool, api: bool = True) -> AsyncIterator[Parts]:
+    """Run the API on a bound socket and, with `work`, a worker; leaving stops them in order, an error at once.
+
+    Without `api` nothing but the worker's metrics is served on the socket.
+    """
+    door = None if bound is None else _Api(runtime, bound) if api else _Metrics(runtime, bound)
     worker = _Work(runtime) if work else None
-    tasks = tuple(part.task for part in (worker, api) if part is not None)
+    tasks = tuple(part.task for part in (worker, door) if part is not None)
     try:
         yield Parts(tasks)
-        if api is not None:
-            api.withdraw()
+        if door is not None:
+            door.withdraw()
         if worker is not None:
             await worker.finish()
-        if api is not None:
-            await api.finish()
+        if door is not None:
+            await door.finish()
     finally:
         for task in tasks:
             task.cancel()
@@ -103,24 +110,41 @@ class _Work:
         await self.task
 
 
-class _Api:
-    """The API of this process."""
+class _Served:
+    """What this process answers on a socket."""
 
-    def __init__(self, runtime: Runtime, bound: socket) -> None:
+    def __init__(self, app: ASGIApp, bound: socket) -> None:
         bound.listen(_BACKLOG)  # now, so that whoever was told the address can connect; uvicorn takes it from there
-        app = create_app(runtime)
-        self._state = state_of(app)
         self._server = _Server(Door(app, grace_seconds=_GRACE_SECONDS))
         self.task = asyncio.create_task(self._server.serve(sockets=[bound]))
 
     def withdraw(self) -> None:
         """Say that no more traffic is wanted, and go on answering."""
-        self._state.draining = True
 
     async def finish(self) -> None:
         """Take no more connections and finish the answers that are under way."""
         self._server.should_exit = True
         await self.task
+
+
+class _Api(_Served):
+    """The API of this process."""
+
+    def __init__(self, runtime: Runtime, bound: socket) -> None:
+        app = create_app(runtime)
+        self._state = state_of(app)
+        super().__init__(app, bound)
+
+    def withdraw(self) -> None:
+        """Say that no more traffic is wanted, and go on answering."""
+        self._state.draining = True
+
+
+class _Metrics(_Served):
+    """The metrics of a process that has no API."""
+
+    def __init__(self, runtime: Runtime, bound: socket) -> None:
+        super().__init__(worker_app(runtime.counters), bound)
 
 
 class _Server(uvicorn.Server):
@@ -132,8 +156,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket:
-    """A bound socket for the API.
+def listen(host: str, port: int, chosen_by: str = "TOCSIN_PORT") -> socket:
+    """A bound socket; `chosen_by` names what chooses the port.
 
     Raises:
         ConfigurationError: the address is taken or not this machine's; the message names the settings.
@@ -150,7 +174,7 @@ def listen(host: str, port: int) -> socket:
             raise
     except OSError as error:
         raise ConfigurationError(
-            f"cannot listen on {host}:{port} ({error.strerror}): choose another with TOCSIN_HOST or TOCSIN_PORT."
+            f"cannot listen on {host}:{port} ({error.strerror}): choose another with TOCSIN_HOST or {chosen_by}."
         ) from None
     return bound
 

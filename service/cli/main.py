@@ -33,6 +33,7 @@ COMMANDS = (
     "pause",
     "resume",
     "audit",
+    "backlog",
     "reconcile",
     "keys",
     "reseal",

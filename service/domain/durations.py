@@ -16,3 +16,15 @@ def written(seconds: int) -> str:
     """The same length as a configuration writes it, in the largest unit that needs no fraction."""
     size, unit = next((size, unit) for unit, size in reversed(_SECONDS.items()) if seconds % size == 0)
     return f"{seconds // size}{unit}"
+
+
+def spoken(seconds: float) -> str:
+    """Roughly how long that is, in its two largest units; below a minute in tenths of a second."""
+    if seconds < _SECONDS["m"]:
+        return f"{seconds:.1f}s"
+    left, parts = int(seconds), list[str]()
+    for unit, size in reversed(_SECONDS.items()):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2])

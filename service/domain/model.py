@@ -226,6 +226,8 @@ class LeasedRun:
     events: int
     progress: Mapping[str, Any] | None = None
     """What the source's last page said of how far it is; None before the first that said something."""
+    traceparent: str | None = None
+    """Of the tick that claimed it, where that was traced."""
 
 
 class Lapsed(NamedTuple):
@@ -261,6 +263,8 @@ class Claimed(NamedTuple):
     """By the database's clock, in seconds since 1970."""
     seconds_left: float
     """Until its deadline by the database's clock; at or below zero it is exhausted without being sent."""
+    due_at: float
+    """Since when it could have been claimed, by the database's clock, in seconds since 1970."""
     order_key: int | None = None
     """Deliveries of one subscriber with the same key are sent in the order of their rows."""
     lapsed: Lapsed | None = None

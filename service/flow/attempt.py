@@ -4,12 +4,14 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import structlog
 
 from service.domain import retry
-from service.domain.identifiers import delivery_key
+from service.domain.identifiers import delivery_id, delivery_key
 from service.domain.leases import latest_end, longest_attempt
 from service.domain.model import (
     Answer,
@@ -25,6 +27,9 @@ from service.flow.egress import Egress
 from service.flow.outbound import Outbound
 from service.flow.send import Request, send
 from service.store.settlements import Settled
+
+if TYPE_CHECKING:
+    from service.flow.tracing import Tracing
 
 log = structlog.get_logger()
 
@@ -57,13 +62,20 @@ class Attempts:
     """Makes attempts; holds nothing but what all of them share."""
 
     def __init__(
-        self, egress: Egress, worker: str, *, shadow: bool = False, draw: Callable[[], float] = random.random
+        self,
+        egress: Egress,
+        worker: str,
+        *,
+        shadow: bool = False,
+        draw: Callable[[], float] = random.random,
+        tracing: "Tracing | None" = None,
     ) -> None:
         """`worker` is named in the evidence; with `shadow` nothing at all is sent; `draw` is uniform in [0, 1)."""
         self._egress = egress
         self._worker = worker
         self._shadow = shadow
         self._draw = draw
+        self._tracing = tracing
 
     async def make(self, item: Outbound, clock: Clock) -> Settled:
         """See one delivery through its attempt; also when cancelled, what has to be settled is returned."""
@@ -79,7 +91,8 @@ class Attempts:
         except asyncio.CancelledError:
             answer = _stopped(item.destination)
         except Exception as error:
-            log.exception("attempt.broken", event_id=str(item.claimed.event_id), subscriber=item.claimed.subscriber)
+            delivery = delivery_id(item.claimed.event_id, item.claimed.subscriber)
+            log.exception("attempt.broken", delivery=delivery)
             answer = Answer(Outcome.INTERNAL, detail=type(error).__name__)
         return self._settled(item, answer, clock, before)
 
@@ -118,7 +131,12 @@ class Attempts:
             return Answer(Outcome.INTERNAL, detail="lease-too-short", retry_after=UNREADABLE_SECONDS)
         if clock.elapsed() + to.timeout_seconds > latest_end(clock.lease_seconds):
             return Answer(Outcome.INTERRUPTED, detail="too little of the lease was left to start")
-        return await send(self._egress, _request(claimed, to, item.body))
+        request, traced = _request(claimed, to, item.body), self._tracing
+        return await (
+            send(self._egress, request)
+            if traced is None
+            else traced.attempt(claimed, request, partial(send, self._egress))
+        )
 
     def _settled(self, item: Outbound, answer: Answer, clock: Clock, before: float) -> Settled:
         """What came of an attempt that began so many seconds after the claim, and has ended now."""

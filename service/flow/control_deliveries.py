@@ -9,7 +9,7 @@ from service.domain.model import DeliveryState, Queue
 from service.domain.states import DEAD_LETTERS
 from service.flow import operational
 from service.flow.doorbell import Doorbell
-from service.store import audit, evidence, generations, verdicts, views_deliveries
+from service.store import audit, evidence, generations, pulse, verdicts, views_deliveries
 from service.store.database import Database, Tx
 from service.store.evidence import Evidence
 from service.store.generations import Opened, Refusal
@@ -48,6 +48,7 @@ async def replay_delivery(db: Database, doorbell: Doorbell, named: Named, *, act
         detail = {"generation": opened.generation, "wasState": opened.state.value, "wasReason": opened.reason}
         await _note(tx, named, "replayed", actor=actor, reason=reason, detail=detail)
         shown = await _whole(tx, named)
+        await pulse.add(tx, {pulse.ARRIVED: 1})
     await doorbell.ring()
     return shown
 
@@ -107,6 +108,7 @@ async def cancel_delivery(db: Database, doorbell: Doorbell, named: Named, *, act
         shown = await _whole(tx, named)
         if called is None:
             return _already(shown)
+        await pulse.add(tx, {pulse.ENDED + DeliveryState.CANCELLED: 1})
     if called.run_id is not None:
         async with db.begin() as tx:
             await operational.settle_runs(tx, [called.run_id])

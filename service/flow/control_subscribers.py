@@ -11,12 +11,12 @@ from service.domain import signing
 from service.domain.errors import Conflict, Invalid, NotFound, Problem
 from service.domain.eventbody import compose
 from service.domain.identifiers import delivery_id
-from service.domain.model import EventId, Found, SubscriberRow, SubscriberState
+from service.domain.model import DeliveryState, EventId, Found, SubscriberRow, SubscriberState
 from service.domain.subscriber import DEFAULT_GRACE_SECONDS, GRACE_SECONDS, Wanted
 from service.flow import subscriber_trail
 from service.flow.doorbell import Doorbell
 from service.flow.vetting import Vetting
-from service.store import audit, chains, endings, events, fan_out, lanes, subscribers
+from service.store import audit, chains, endings, events, fan_out, lanes, pulse, subscribers
 from service.store.database import Database, Tx
 from service.store.subscribers import SubscriberRecord
 from service.store.vault import Vault
@@ -148,6 +148,8 @@ async def _cancel_all(db: Database, row: SubscriberRow) -> int:
             if not await subscribers.lock_deleted(tx, row):
                 return total
             cancelled = await endings.cancel_pending(tx, row, DELETED)
+            if cancelled:
+                await pulse.add(tx, {pulse.ENDED + DeliveryState.CANCELLED: cancelled})
         total += cancelled
         if cancelled < endings.BATCH:
             return total

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -15,13 +16,17 @@ from service.domain.errors import Contended, DiscoveryFailed, Unavailable
 from service.domain.eventbody import compose, found_fault
 from service.domain.excerpts import excerpt
 from service.domain.job import JobConfig
-from service.domain.model import EventId, Found, LeasedRun
+from service.domain.model import EventId, Found, LeasedRun, RunState
 from service.flow import operational
+from service.flow.counters import Counters
 from service.flow.doorbell import Doorbell
 from service.sources import Source, Worked
 from service.store import events, runs
 from service.store.database import Database, Tx
 from service.store.fan_out import fan_out
+
+if TYPE_CHECKING:
+    from service.flow.tracing import Tracing
 
 log = structlog.get_logger()
 
@@ -49,6 +54,8 @@ class Discovery:
     sources: Mapping[str, Source]
     worker: str
     lease_seconds: float
+    counters: Counters = field(default_factory=Counters)
+    tracing: "Tracing | None" = None
 
     async def once(self) -> bool:
         """Lease one open run and take it to its end; False when there is none."""
@@ -56,7 +63,8 @@ class Discovery:
             run = await runs.lease(tx, jobs=list(self.sources), worker=self.worker, seconds=self.lease_seconds)
         if run is None:
             return False
-        await self._advance(run)
+        with nullcontext() if self.tracing is None else self.tracing.run(run):
+            await self._advance(run)
         return True
 
     async def _advance(self, run: LeasedRun) -> None:
@@ -90,9 +98,11 @@ class Discovery:
     async def _discover(self, run: LeasedRun) -> LeasedRun:
         """Find all that is due; a run that is not `discovered` afterwards was given back, for others to go first."""
         while not run.discovered:
-            began, before = monotonic(), run.progress
-            async with self.db.begin() as tx:
-                run = await self._page(tx, run)
+            began, before, known = monotonic(), run.progress, run.events
+            with nullcontext() if self.tracing is None else self.tracing.page():
+                async with self.db.begin() as tx:
+                    run = await self._page(tx, run)
+            self.counters.discovered(run.job, run.events - known)
             if run.progress is not before and await self._makes_way(run, monotonic() - began):
                 break
         return run
@@ -149,12 +159,14 @@ class Discovery:
             if not chunk.events:
                 return total
             total += chunk.deliveries
+            self.counters.arrived(chunk.deliveries)
             await self.doorbell.ring()
 
     async def _complete(self, run: LeasedRun) -> None:
         async with self.db.begin() as tx:
             if not await runs.complete(tx, run):
                 raise LeaseLost
+        self._ended(run, RunState.COMPLETED)
         # In a transaction of its own, as after every settle: whoever comes second sees that all is terminal.
         async with self.db.begin() as tx:
             await operational.settle_runs(tx, [run.id])
@@ -162,9 +174,16 @@ class Discovery:
     async def _fail(self, run: LeasedRun, reason: str) -> None:
         reason = excerpt(reason.encode(errors="replace")[:ERROR_BYTES]) or "no reason given"
         async with self.db.begin() as tx:
-            if await runs.fail(tx, run, reason):
+            if failed := await runs.fail(tx, run, reason):
                 await operational.run_failed(tx, run)
+        if failed:
+            self._ended(run, RunState.FAILED)
         log.error("run.failed", run=str(run.id), job=run.job, error=reason)
+
+    def _ended(self, run: LeasedRun, state: RunState) -> None:
+        self.counters.run(run.job, state)
+        if self.tracing is not None:
+            self.tracing.ended(state)
 
     async def _give_back(self, run: LeasedRun, seconds: float) -> None:
         async with self.db.begin() as tx:

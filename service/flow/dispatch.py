@@ -59,6 +59,7 @@ class Dispatcher:
         self._gate = Gate(db)
         self._draining = False
         self._lapse_due = 0.0
+        settler.counters.flights = lambda: (self.flights, self.saturation)
 
     @property
     def flights(self) -> int:
@@ -69,6 +70,11 @@ class Dispatcher:
     def room(self) -> int:
         """How many more attempts this worker takes on now; results that wait for the database take room as well."""
         return self.limits.concurrency - len(self._flights) - self.settler.backlog
+
+    @property
+    def saturation(self) -> float:
+        """The share of this worker's room that is taken, from 0 to 1."""
+        return min(max(1 - self.room / self.limits.concurrency, 0.0), 1.0)
 
     async def once(self) -> int:
         """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
@@ -81,7 +87,9 @@ class Dispatcher:
     async def take(self, room: int) -> int:
         """Claim up to `room` deliveries and start their attempts; returns how many were claimed or had lapsed."""
         self.settler.freed = 0
-        return await self._lapsed() + await self._claimed(room)
+        taken = await self._lapsed() + await self._claimed(room)
+        self.settler.counters.scanned()
+        return taken
 
     async def _claimed(self, room: int) -> int:
         before = monotonic()
@@ -153,6 +161,7 @@ class Dispatcher:
         appetite = self._slots.appetite(0)
         async with self._db.ask() as tx:
             seconds = await lanes.seconds_to_next(tx, appetite.full, appetite.full_origins)
+        self.settler.counters.scanned()
         return POLL_SECONDS if seconds is None else min(max(seconds, MIN_REST_SECONDS), POLL_SECONDS)
 
     async def land(self) -> None:

@@ -50,6 +50,8 @@ class Doorbell:
         self._db = db
         self._ringer = db.bounded(seconds=RING_SECONDS)
         self._bells: set[Bell] = set()
+        self.rings = 0
+        """How often it rang for other processes."""
 
     @asynccontextmanager
     async def bell(self) -> AsyncIterator[Bell]:
@@ -68,6 +70,8 @@ class Doorbell:
             await self._ringer.notify()
         except Unavailable:
             log.warning("doorbell.unreachable")
+        else:
+            self.rings += 1
 
     def _ring_here(self) -> None:
         for bell in self._bells:

@@ -48,10 +48,12 @@ async def accept(
     cutoff: datetime | None,
     source: RunSource,
     operator: Operator | None = None,
+    traceparent: str | None = None,
 ) -> Accepted:
     """Claim (job, runId) or find the run that has it; the uniqueness of the two decides, also between processes.
 
-    Without a cutoff a new run gets the database's now, and one that was claimed before is taken as it is.
+    Without a cutoff a new run gets the database's now, and one that was claimed before is taken as it is. A new run
+    keeps the `traceparent` of the tick that claimed it.
 
     Raises:
         CutoffOutOfRange: by the database's clock the cutoff is too far ahead or too old.
@@ -63,7 +65,7 @@ async def accept(
     async with db.begin() as tx:
         _check_range(job, cutoff, tx.now)
         frozen_since = None if source is RunSource.OPERATOR else await jobs.touch(tx, job.name)
-        known = await _claimed(tx, offered, job.name, run_id, cutoff=cutoff, source=source)
+        known = await _claimed(tx, offered, job.name, run_id, cutoff=cutoff, source=source, traceparent=traceparent)
         is_new = known.id == offered
         if source is not RunSource.OPERATOR:
             frozen_since = await _thawed_or_frozen(tx, job.name, frozen_since, None if is_new else known.claimed_at)
@@ -75,10 +77,17 @@ async def accept(
 
 
 async def _claimed(
-    tx: Tx, offered: UUID, job: str, run_id: str, *, cutoff: datetime | None, source: RunSource
+    tx: Tx,
+    offered: UUID,
+    job: str,
+    run_id: str,
+    *,
+    cutoff: datetime | None,
+    source: RunSource,
+    traceparent: str | None,
 ) -> Known:
     wanted = cutoff or tx.now
-    if await runs.claim(tx, id=offered, job=job, run_id=run_id, cutoff=wanted, source=source):
+    if await runs.claim(tx, id=offered, job=job, run_id=run_id, cutoff=wanted, source=source, traceparent=traceparent):
         return Known(RunId(offered), wanted, tx.now)
     known = await runs.find(tx, job, run_id)
     if cutoff is not None and cutoff != known.cutoff:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
 from uuid_utils.compat import uuid7
 
 from service.domain import identifiers
@@ -14,6 +15,8 @@ from service.flow.doorbell import Doorbell
 from service.store import events, views_events
 from service.store.database import Database
 from service.store.views_events import EventView
+
+log = structlog.get_logger()
 
 _TYPE_RULE = (
     f"must be 1 to {identifiers.MAX_TYPE_CHARS} characters: words of letters, digits, hyphens and underscores, "
@@ -62,6 +65,7 @@ async def publish(
             raise EventConflict("This event was published before with another dueAt.")
     if stored.added and due_at is None:
         await doorbell.ring()
+    log.info("event.published", event_id=str(stored.id), actor=actor, duplicate=not stored.added)
     return Published(*view, created=stored.added)
 
 

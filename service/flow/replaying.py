@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from service.domain.model import Queue
+from service.flow.counters import Counters
 from service.flow.doorbell import Doorbell
 from service.store import replays
 from service.store.database import Database, Tx
@@ -24,7 +25,7 @@ LONGEST_REST: Final = 0.5
 SHORTEST_REST: Final = 0.02
 
 
-async def once(db: Database, doorbell: Doorbell) -> bool:
+async def once(db: Database, doorbell: Doorbell, counters: Counters | None = None) -> bool:
     """Release the next chunk of a bulk replay, or rest until one is due; False when none is running.
 
     Safe in every worker at once: a chunk is released behind the lock of its replay.
@@ -33,6 +34,8 @@ async def once(db: Database, doorbell: Doorbell) -> bool:
         record = await replays.take(tx)
         moved = None if record is None else await _release(tx, record)
         rest = await replays.seconds_to_next(tx) if moved is None else None
+    if counters and moved and record:
+        counters.arrived(moved.replayed - record.replayed)
     if moved is None:
         if rest is not None:
             await asyncio.sleep(min(max(rest, SHORTEST_REST), LONGEST_REST))

@@ -47,6 +47,8 @@ class Request(NamedTuple):
     run_id: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
     """The subscriber's own."""
+    traceparent: str | None = None
+    """Of the attempt's span, where it is traced."""
 
     def __repr__(self) -> str:
         """Nothing of what is secret: no URL, header, key or body."""
@@ -74,7 +76,7 @@ def sign_headers(request: Request, now: float) -> dict[str, str]:
     """The headers of an attempt that is signed at `now`, in seconds since 1970, the subscriber's own among them.
 
     The trace is the event's, so that all attempts at it hang together; the span is this attempt's own (W3C Trace
-    Context, 3.2).
+    Context, 3.2). Where nothing is traced they are made up, for a receiver that does.
     """
     timestamp = int(now)
     key = request.webhook_id
@@ -88,7 +90,7 @@ def sign_headers(request: Request, now: float) -> dict[str, str]:
         "webhook-signature": sign(request.secrets, key, timestamp, request.body),
         "tocsin-generation": str(request.generation),
         "tocsin-attempt": str(request.attempt),
-        "traceparent": f"00-{_trace_id(key)}-{os.urandom(8).hex()}-01",
+        "traceparent": request.traceparent or f"00-{_trace_id(key)}-{os.urandom(8).hex()}-01",
     }
     if request.run_id is not None:
         headers["tocsin-run"] = request.run_id

@@ -5,7 +5,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
@@ -14,9 +14,13 @@ from service.domain.identifiers import delivery_id
 from service.domain.model import DeliveryRow, DeliveryState, RunId, SubscriberRow
 from service.domain.states import DEAD_LETTERS
 from service.flow import disabling, operational
+from service.flow.counters import Counters
 from service.store import lanes, settlements
 from service.store.database import Database, Tx, is_refused
 from service.store.settlements import Settled
+
+if TYPE_CHECKING:
+    from service.flow.tracing import Tracing
 
 log = structlog.get_logger()
 
@@ -35,7 +39,8 @@ RUNS_SECONDS = 0.25
 Tell: TypeAlias = Callable[[Sequence[dict[str, object]]], None]
 
 
-def _tell_each(lines: Sequence[dict[str, object]]) -> None:
+def tell_each(lines: Sequence[dict[str, object]]) -> None:
+    """Log these lines, one by one."""
     for line in lines:
         log.info(**line)
 
@@ -46,10 +51,18 @@ GONE_REASON = "the receiver answered 410 Gone"
 class Settler:
     """Writes settlements; whatever ended is kept in memory until the database has it."""
 
-    def __init__(self, db: Database, tell: Tell = _tell_each) -> None:
+    def __init__(
+        self,
+        db: Database,
+        tell: Tell = tell_each,
+        counters: Counters | None = None,
+        tracing: "Tracing | None" = None,
+    ) -> None:
         """Write through `db`; `tell` logs what was settled, a whole batch at once."""
         self._db = db
         self._tell = tell
+        self.counters = counters or Counters()
+        self._tracing = tracing
         self._touched: set[RunId] = set()
         self._runs_due = 0.0
         self.freed = 0
@@ -138,7 +151,8 @@ class Settler:
 
         """
         try:
-            await self._settle(batch)
+            with contextlib.nullcontext() if self._tracing is None else self._tracing.settle(batch):
+                await self._settle(batch)
         except Unavailable:
             raise
         except Exception as error:
@@ -150,7 +164,8 @@ class Settler:
                     await self._write([item])
             else:
                 # Its lease runs out, and the delivery goes on with an in_doubt attempt as evidence.
-                log.exception("attempt.unsettled", delivery=batch[0].claimed.row)
+                claimed = batch[0].claimed
+                log.exception("attempt.unsettled", delivery=delivery_id(claimed.event_id, claimed.subscriber))
 
     async def _settle(self, batch: Sequence[Settled]) -> None:
         gone = [item.claimed for item in batch if item.answer and item.answer.disable]
@@ -162,6 +177,7 @@ class Settler:
             await operational.deliveries_dead(tx, [row for row in dead if row in settled])
         ended = [item for item in batch if item.settlement.state is not DeliveryState.PENDING]
         self._touched |= {item.claimed.run_id for item in ended if item.claimed.run_id}
+        self.counters.settled(batch, settled)
         self._tell([_told(item, late=item.claimed.row not in settled) for item in batch])
         if monotonic() >= self._runs_due:
             await self._note_runs()

@@ -3,10 +3,12 @@
 import structlog
 
 from service.domain.breaker import DISABLE_AFTER_SECONDS
+from service.domain.identifiers import delivery_id
 from service.flow import disabling, operational
 from service.flow.control_subscribers import sweep_deleted
+from service.flow.counters import Counters
 from service.flow.doorbell import Doorbell
-from service.store import endings, idempotency, lanes, runs
+from service.store import endings, idempotency, lanes, pulse, runs
 from service.store.database import Database
 from service.store.fan_out import fan_out
 
@@ -17,11 +19,13 @@ EXPIRE_BATCH = 5_000
 FAILING_REASON = "no success for 5 days"
 
 
-async def fan_out_published(db: Database, doorbell: Doorbell) -> bool:
+async def fan_out_published(db: Database, doorbell: Doorbell, counters: Counters | None = None) -> bool:
     """Fan out the next events that were published to be sent at once; False when there are none."""
     async with db.begin() as tx:
         chunk = await fan_out(tx, None)
     if chunk.deliveries:
+        if counters:
+            counters.arrived(chunk.deliveries)
         await doorbell.ring()
     return chunk.events > 0
 
@@ -39,20 +43,28 @@ async def purge_idempotency(db: Database) -> bool:
         return await idempotency.purge_expired(tx, PURGE_BATCH) == PURGE_BATCH
 
 
+async def purge_pulse(db: Database) -> bool:
+    """Delete the next minutes that nobody asks for any more; False when there are no more of them."""
+    async with db.begin() as tx:
+        return await pulse.purge(tx, PURGE_BATCH) == PURGE_BATCH
+
+
 async def cancel_deleted(db: Database) -> bool:
     """Cancel what a fan-out under way, or a crash, left behind the deletion of a subscriber."""
     return await sweep_deleted(db) > 0
 
 
-async def expire_overdue(db: Database) -> bool:
+async def expire_overdue(db: Database, counters: Counters | None = None) -> bool:
     """End the next deliveries whose deadline passed while they waited; False when there are no more."""
     async with db.begin() as tx:
         expired = await endings.expire(tx, EXPIRE_BATCH)
         await operational.deliveries_dead(tx, [each.row for each in expired])
+    if counters:
+        counters.expired(len(expired))
     async with db.begin() as tx:
         await operational.settle_runs(tx, list({each.run_id for each in expired if each.run_id is not None}))
     for each in expired:
-        log.warning("delivery.expired", event_id=str(each.event_id), subscriber=each.subscriber, reason="deadline")
+        log.warning("delivery.expired", delivery=delivery_id(each.event_id, each.subscriber), reason="deadline")
     return len(expired) == EXPIRE_BATCH
 
 

@@ -1,6 +1,7 @@
 """The worker: discovery, dispatch and upkeep side by side, until it is told to stop."""
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -14,6 +15,7 @@ from service.flow import replaying, upkeep
 from service.flow.discovery import Discovery
 from service.flow.dispatch import POLL_SECONDS, Dispatcher
 from service.flow.doorbell import Bell, Doorbell
+from service.flow.pulse import Pulse
 from service.store.database import Database
 
 log = structlog.get_logger()
@@ -23,8 +25,8 @@ T = TypeVar("T")
 TIDYING = (
     upkeep.note_settled,
     upkeep.purge_idempotency,
+    upkeep.purge_pulse,
     upkeep.cancel_deleted,
-    upkeep.expire_overdue,
     upkeep.disable_failing,
     upkeep.mend_lanes,
 )
@@ -35,7 +37,8 @@ GATHER_SECONDS = 0.02
 GC_THRESHOLD = 50_000
 """New objects between two looks for cycles, of which deliveries make none; CPython looks every 700."""
 TIDY_SECONDS = 5.0
-"""The pace of upkeep that nobody waits for."""
+"""The pace of upkeep that nobody waits for, and of the pulse."""
+LAST_BEAT_SECONDS = 1.0
 
 
 class Worker:
@@ -48,14 +51,17 @@ class Worker:
         self._discovery = discovery
         self._dispatcher = dispatcher
         self._away = False
+        self._counters = dispatcher.settler.counters
+        self._pulse = Pulse(self._counters)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then claim nothing more, let what is in flight finish, and give back the rest."""
         # What is loaded by now stays: the collector need not walk it again and again.
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
-        published = partial(upkeep.fan_out_published, self._db, self._doorbell)
-        replayed = partial(replaying.once, self._db, self._doorbell)
+        published = partial(upkeep.fan_out_published, self._db, self._doorbell, self._counters)
+        replayed = partial(replaying.once, self._db, self._doorbell, self._counters)
+        expired = partial(upkeep.expire_overdue, counters=self._counters)
         async with asyncio.TaskGroup() as group:
             settling = group.create_task(self._dispatcher.settler.run())
             beside = [
@@ -63,7 +69,7 @@ class Worker:
                 group.create_task(self._repeat(self._discovery.once, POLL_SECONDS, stop)),
                 group.create_task(self._repeat(published, POLL_SECONDS, stop)),
                 group.create_task(self._repeat(replayed, POLL_SECONDS, stop)),
-                *(group.create_task(self._tidy(once, stop)) for once in TIDYING),
+                *(group.create_task(self._tidy(once, stop)) for once in (*TIDYING, expired, self._pulse.write)),
             ]
             await self._dispatch(stop)
             for task in beside:
@@ -71,6 +77,12 @@ class Worker:
             await self._dispatcher.land()  # what lands meanwhile is still settled, so that its lanes have room
             settling.cancel()
         await self._dispatcher.settle_the_rest()
+        await self._last_beat()
+
+    async def _last_beat(self) -> None:
+        """Write the last seconds of the pulse, unless the database keeps us waiting."""
+        with contextlib.suppress(Unavailable):
+            await self._pulse.write(self._db.bounded(seconds=LAST_BEAT_SECONDS))
 
     async def _repeat(self, once: Callable[[], Awaitable[bool]], rest_seconds: float, stop: asyncio.Event) -> None:
         """Call `once` as long as it finds something; then rest until rung."""

@@ -78,20 +78,20 @@ _KINDS = text(f"""
 )
 
 
-async def dead_letters(tx: Tx, *, subscriber_id: str | None, by_subscriber: bool) -> DeadLetters:
-    """The newest MAX_READ dead letters by kind; with `subscriber_id` those of one subscriber."""
+async def dead_letters(tx: Tx, *, subscriber_id: str | None, by_subscriber: bool, most: int = MAX_READ) -> DeadLetters:
+    """The newest `most` dead letters by kind; with `subscriber_id` those of one subscriber."""
     params = {
         "subscriber": subscriber_id,
         "by_subscriber": by_subscriber,
-        "most": MAX_READ + 1,
+        "most": most + 1,
         "kinds": MAX_KINDS + 1,
     }
     rows = (await tx.conn.execute(_KINDS, params)).all()
     read = rows[0].read if rows else 0
     return DeadLetters(
         kinds=[_kind(row) for row in rows[:MAX_KINDS]],
-        read=min(read, MAX_READ),
-        truncated=read > MAX_READ or len(rows) > MAX_KINDS,
+        read=min(read, most),
+        truncated=read > most or len(rows) > MAX_KINDS,
     )
 
 

@@ -107,7 +107,8 @@ _CLAIM = text(f"""
          WHERE d.row = ANY (ARRAY(SELECT row FROM picked)) AND s.row = d.subscriber
         RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
                   d.generation_attempts, d.lease_seq, extract(epoch FROM now())::float8 AS leased_at,
-                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left, d.order_key, d.queue),
+                  extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+                  extract(epoch FROM d.next_attempt_at)::float8 AS due_at, d.order_key, d.queue),
     tally AS MATERIALIZED (
         SELECT room.*, coalesce(c.n, 0) AS n, coalesce(l.n, 0) AS leased_n, coalesce(l.late, 0) AS late_n,
                (SELECT count(*) FROM found) AS total, (SELECT count(*) FROM head) AS kept
@@ -135,7 +136,7 @@ _CLAIM = text(f"""
                    END
           FROM tally t WHERE l.subscriber = t.subscriber)
     SELECT row, event_id, subscriber, revision, origin, run_id, generation, attempt_count, generation_attempts,
-           lease_seq, leased_at, seconds_left, order_key
+           lease_seq, leased_at, seconds_left, due_at, order_key
       FROM leased ORDER BY row
 """).bindparams(
     bindparam("full", type_=Flat("integer")),
@@ -228,7 +229,8 @@ _LAPSE = text("""
      WHERE d.row = ANY (ARRAY(SELECT row FROM held)) AND d.row = h.row AND h.lease_expires_at < now()
     RETURNING d.row, d.event_id, d.subscriber, s.revision, l.origin, d.run_id, d.generation, d.attempt_count,
               d.generation_attempts, d.lease_seq, extract(epoch FROM now())::float8 AS leased_at,
-              extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left, d.order_key,
+              extract(epoch FROM d.deadline_at - now())::float8 AS seconds_left,
+              extract(epoch FROM d.next_attempt_at)::float8 AS due_at, d.order_key,
               h.lease_owner AS dead_owner, extract(epoch FROM h.leased_at)::float8 AS dead_since,
               h.lease_seq AS dead_seq
 """).bindparams(bindparam("lanes", type_=Flat("integer")))

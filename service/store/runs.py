@@ -14,19 +14,27 @@ from service.store.arrays import Flat
 from service.store.database import Tx
 
 _CLAIM = text("""
-    INSERT INTO tocsin.runs (id, job, run_id, cutoff, source, state)
+    INSERT INTO tocsin.runs (id, job, run_id, cutoff, source, state, traceparent)
     SELECT :id, :job, :run_id, :cutoff, :source,
-           CASE WHEN EXISTS (SELECT FROM tocsin.jobs WHERE name = :job AND paused) THEN 'held' ELSE 'claimed' END
+           CASE WHEN EXISTS (SELECT FROM tocsin.jobs WHERE name = :job AND paused) THEN 'held' ELSE 'claimed' END,
+           :traceparent
     ON CONFLICT (job, run_id) DO NOTHING
-""")
+""").bindparams(bindparam("traceparent", type_=Text))
 
 
-async def claim(tx: Tx, *, id: UUID, job: str, run_id: str, cutoff: datetime, source: RunSource) -> bool:  # noqa: A002 - the column's name
+async def claim(
+    tx: Tx,
+    *,
+    id: UUID,  # noqa: A002 - the column's name
+    job: str,
+    run_id: str,
+    cutoff: datetime,
+    source: RunSource,
+    traceparent: str | None = None,
+) -> bool:
     """Claim (job, run_id) for `id`; False when it was claimed before. Of a paused job the run is held."""
-    result = await tx.conn.execute(
-        _CLAIM, {"id": id, "job": job, "run_id": run_id, "cutoff": cutoff, "source": source.value}
-    )
-    return result.rowcount == 1
+    params = {"id": id, "job": job, "run_id": run_id, "cutoff": cutoff, "source": source.value}
+    return (await tx.conn.execute(_CLAIM, {**params, "traceparent": traceparent})).rowcount == 1
 
 
 class Known(NamedTuple):
@@ -57,7 +65,7 @@ _LEASE = text("""
        SET state = 'running', started_at = coalesce(r.started_at, now()), lease_owner = :worker,
            lease_expires_at = now() + make_interval(secs => :seconds), lease_seq = r.lease_seq + 1
       FROM next WHERE r.id = next.id
-    RETURNING r.id, r.job, r.run_id, r.cutoff, r.lease_seq, r.discovered, r.events, r.progress::text
+    RETURNING r.id, r.job, r.run_id, r.cutoff, r.lease_seq, r.discovered, r.events, r.progress::text, r.traceparent
 """).bindparams(bindparam("jobs", type_=Flat("text")))
 
 
@@ -68,7 +76,7 @@ async def lease(tx: Tx, *, jobs: Sequence[str], worker: str, seconds: float) -> 
     if row is None:
         return None
     progress = None if row.progress is None else json.loads(row.progress)
-    return replace(LeasedRun(RunId(row.id), *row[1:-1]), progress=progress)
+    return replace(LeasedRun(RunId(row.id), *row[1:-2]), progress=progress, traceparent=row.traceparent)
 
 
 _WAITING = text("""

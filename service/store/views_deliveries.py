@@ -7,11 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
+    BigInteger,
     Column,
     ColumnElement,
     FromClause,
     Row,
     Select,
+    any_,
     bindparam,
     case,
     func,
@@ -20,7 +23,6 @@ from sqlalchemy import (
     select,
     text,
     true,
-    tuple_,
     union_all,
 )
 
@@ -205,9 +207,9 @@ async def delivery(tx: Tx, event_id: UUID, subscriber_row: int) -> DeliveryView 
     return None if row is None else _view(row)
 
 
-async def named(tx: Tx, names: Sequence[tuple[UUID, int]]) -> list[DeliveryView]:
-    """Those of these deliveries (event, subscriber's row) that there are, newest first."""
-    chosen = select(deliveries).where(tuple_(deliveries.c.event_id, deliveries.c.subscriber).in_(names))
+async def of_rows(tx: Tx, rows: Sequence[DeliveryRow]) -> list[DeliveryView]:
+    """Those of these deliveries that there are, newest first."""
+    chosen = select(deliveries).where(deliveries.c.row == any_(literal(list(rows), ARRAY(BigInteger))))
     return [_view(row) for row in await tx.conn.execute(_described(chosen.subquery("chosen")))]
 
 

@@ -15,6 +15,7 @@ from service.domain.errors import Invalid, NotFound, TocsinError
 from service.runtime import Runtime
 from service.web import (
     audit,
+    backlog,
     dead_letters,
     deliveries,
     delivery_verdicts,
@@ -53,6 +54,7 @@ _ROUTERS = (
     dead_letters.router,
     dispatch.router,
     audit.router,
+    backlog.router,
     reconciliation.router,
     health.router,
     metrics.router,
@@ -80,6 +82,8 @@ def _assemble() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        # The framework's own spans would hold paths, its logs what exceptions say; ours are those of docs/tracing.md.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(single_valued)],
         generate_unique_id_function=_operation_id,
     )

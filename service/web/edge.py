@@ -39,7 +39,7 @@ class Edge:
         except Exception as error:
             # An exception's message may hold what the request or a statement held; its class and place are enough.
             stack = "".join(traceback.format_tb(error.__traceback__))
-            log.error("request.failed", method=scope["method"], error=type(error).__qualname__, stack=stack)  # noqa: TRY400
+            log.error("request.failed", method=scope["method"], error=type(error).__qualname__, exception=stack)  # noqa: TRY400
             if exchange.started:
                 raise
             await exchange.answer(error if isinstance(error, TocsinError) else Internal())

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: counts of this process, and the last ticks as the database knows them."""
+"""What Prometheus scrapes of a process with an API: its own counts, and how the database says that all stands."""
 
 import time
 from contextlib import suppress
@@ -7,6 +7,8 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from service.domain.errors import Unavailable
+from service.flow import gauges
+from service.flow.counters import House
 from service.store import jobs
 from service.web.described import OPEN
 from service.web.state import State, WebState
@@ -32,13 +34,16 @@ async def get_metrics(state: State) -> Response:
     now = time.monotonic()
     if now >= state.look_again_at:
         state.look_again_at = now + FRESH_SECONDS
-        with suppress(Unavailable):
-            await _look(state)
-    return Response(state.runtime.counters.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        state.gauges = await gauges.look(state.runtime.db, LOOK_SECONDS)
+        if state.gauges is not None:
+            await _look_at_ticks(state)
+    content = state.runtime.counters.text(House(state.gauges))
+    return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-async def _look(state: WebState) -> None:
-    async with state.runtime.db.bounded(seconds=LOOK_SECONDS).begin() as tx:
-        came = await jobs.last_ticks(tx, state.runtime.jobs.keys())
-    for job, at in came.items():
-        state.runtime.counters.last_tick(job, at)
+async def _look_at_ticks(state: WebState) -> None:
+    with suppress(Unavailable):
+        async with state.runtime.db.bounded(seconds=LOOK_SECONDS).begin() as tx:
+            came = await jobs.last_ticks(tx, state.runtime.jobs.keys())
+        for job, at in came.items():
+            state.runtime.counters.last_tick(job, at)

@@ -101,6 +101,8 @@ async def start_run(command: Operate, house: House, job: str) -> Response:
             )
         except CutoffOutOfRange as error:
             raise CutoffOutOfRange(*(Problem("/cutoff", each.detail) for each in error.problems)) from None
+        if not accepted.duplicate:
+            house.counters.run(config.name, RunState.CLAIMED)
         return await accepted_answer(house, accepted)
 
     return await command.do(work)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request
 
 from service.runtime import Runtime
+from service.store.gauges import Gauges
 from service.web.keyring import Keyring
 
 LOCK_SECONDS = 3.0
@@ -26,6 +27,8 @@ class WebState:
     """The latest look at the database that a readiness probe asked for."""
     look_again_at: float = 0.0
     """When a scrape of the metrics may ask the database again, by the monotonic clock."""
+    gauges: Gauges | None = None
+    """What the last such look found; None where the database had no answer in time."""
 
     def __post_init__(self) -> None:
         """Behind the API no transaction lasts: somebody waits for it."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from fastapi import APIRouter, Request, Response
 
 from service.domain import errors
-from service.domain.errors import CutoffOutOfRange, Invalid, Refused, RunConflict, TickRefused, Unavailable
+from service.domain.errors import CutoffOutOfRange, Invalid, Refused, RunConflict, TickRefused, TocsinError, Unavailable
 from service.domain.knocks import Knock
 from service.domain.model import RunSource
 from service.flow import intake
@@ -22,9 +22,12 @@ from service.web.answers import Answer
 from service.web.callers import Admitted
 from service.web.described import OPEN, answers, refusals, takes
 from service.web.knocking import SCHEDULE_TIME, Tick
-from service.web.problems import TooSlow
+from service.web.problems import TooSlow, kind_of
 from service.web.schemas import Run, TickAccepted
 from service.web.state import House
+
+if TYPE_CHECKING:
+    from service.flow.tracing import TickSpan
 
 log = structlog.get_logger()
 
@@ -98,8 +101,11 @@ async def post_tick(job: str, request: Request, house: House) -> Response:
     with _counting(house, job):
         raw = await bodies.read(request, bodies.TICK_BYTES)
         caller = await callers.admitted(house, job, request.headers, raw)
-        wanted = await knocking.knock(house.db, caller, request.headers, raw)
-        accepted = await _accept(house, caller, wanted, request)
+        with _traced(house, caller, request) as span:
+            wanted = await knocking.knock(house.db, caller, request.headers, raw)
+            accepted = await _accept(house, caller, wanted, request, span.traceparent if span else None)
+            if span:
+                span.accepted(accepted.run, run_id=wanted.run_id, duplicate=accepted.duplicate)
     _note(house, caller, wanted.run_id, accepted)
     return (await accepted_answer(house, accepted)).response()
 
@@ -119,7 +125,23 @@ def _counting(house: Runtime, job: str) -> Iterator[None]:
         raise
 
 
-async def _accept(house: Runtime, caller: Admitted, wanted: Knock, request: Request) -> Accepted:
+@contextmanager
+def _traced(house: Runtime, caller: Admitted, request: Request) -> Iterator["TickSpan | None"]:
+    """The span of a tick whose caller is known: nobody else may fill a trace, or choose which one goes on."""
+    if house.tracing is None:
+        yield None
+        return
+    with house.tracing.tick(caller.job.name, request.url.scheme, request.headers.get("traceparent")) as span:
+        try:
+            yield span
+        except Exception as error:
+            span.refused(kind_of(error)[1].status if isinstance(error, TocsinError) else 500)
+            raise
+
+
+async def _accept(
+    house: Runtime, caller: Admitted, wanted: Knock, request: Request, traceparent: str | None
+) -> Accepted:
     try:
         return await intake.accept(
             house.db,
@@ -128,6 +150,7 @@ async def _accept(house: Runtime, caller: Admitted, wanted: Knock, request: Requ
             run_id=wanted.run_id,
             cutoff=wanted.cutoff,
             source=caller.source,
+            traceparent=traceparent,
         )
     except CutoffOutOfRange as refusal:
         if refusal.too_old and caller.source is RunSource.HMAC:

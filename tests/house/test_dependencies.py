@@ -40,7 +40,13 @@ def imported(*folders: str) -> set[str]:
                     found.add(module)
     ours = {"bench", "examples", "service", "tests"}
     modules = {name.split(".")[0] for name in found} - set(sys.stdlib_module_names) - ours
-    return {providers[module][0].lower().replace("_", "-") for module in modules}
+    return {_provider(providers[module]) for module in modules}
+
+
+def _provider(distributions: list[str]) -> str:
+    """The distribution behind a module; of those in one namespace, such as opentelemetry, one that is declared."""
+    known = [name.lower().replace("_", "-") for name in distributions]
+    return next((name for name in known if name in RUNTIME | DEVELOPMENT), known[0])
 
 
 def test_all_that_the_service_imports_is_declared() -> None:

@@ -108,6 +108,15 @@ def test_no_secret_stands_in_the_settings_representation(monkeypatch: pytest.Mon
     assert KEY not in repr(Settings())
 
 
+@pytest.mark.parametrize(
+    "endpoint", ["collector:4318", "grpc://collector", "http://", "http://user:ECHO@collector", "http://c/?key=ECHO"]
+)
+def test_an_endpoint_for_traces_is_a_url_without_credentials(refusal: Refusal, endpoint: str) -> None:
+    said = refusal.of(OTLP_ENDPOINT=endpoint)
+    assert said.startswith("TOCSIN_OTLP_ENDPOINT: must ")
+    assert "ECHO" not in said
+
+
 def test_a_shared_database_needs_encryption_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOCSIN_DATABASE_URL", "postgresql://u:p@h/db")
     with pytest.raises(ConfigurationError, match="TOCSIN_ENCRYPTION_KEYS must be set"):

@@ -14,7 +14,21 @@ import pytest
 from sqlalchemy import text
 
 from service.domain.model import Answer, Claimed, DeliveryState, EventId, Outcome, RunId, Settlement, SubscriberRow
-from service.store import chains, deliveries, endings, lanes, retention, runs, settlements, views, views_deliveries
+from service.store import (
+    backlog,
+    chains,
+    deliveries,
+    endings,
+    gauges,
+    lanes,
+    retention,
+    runs,
+    selections,
+    settlements,
+    views,
+    views_deliveries,
+    views_lanes,
+)
 from service.store.database import Database, Tx
 from service.store.deliveries import Appetite
 from service.store.settlements import Settled
@@ -22,6 +36,7 @@ from service.store.views import Page
 from service.store.views_deliveries import Sought
 
 BATCH = 100
+LANES = [SubscriberRow(row) for row in range(1201, 1251)]
 BIG = ("deliveries", "attempts")
 
 # Every delivery is of one of 1,000 events: subscribers 1-1000 are through with them, 1001-1200 get them tomorrow,
@@ -184,6 +199,11 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
     await views_deliveries.page_of(tx, Sought(subscriber_id="s900"), Page(50))
     await plans.begin(tx, "list of a run")
     await views_deliveries.page_of(tx, Sought(run=RUN), Page(50))
+    await plans.begin(tx, "lanes")
+    assert all(each.is_capped for each in (await views_lanes.standings(tx, LANES)).values())
+    await plans.begin(tx, "picked")
+    names = [(UUID(int=1), row) for row in range(1, BATCH + 1)]
+    assert len(await selections.picked(tx, names)) == BATCH
     page = retention.Page(tx.now, [0], BATCH)
     await plans.begin(tx, "sweep deliveries")
     assert (await retention.delete_deliveries(tx, page)).done > 0
@@ -198,6 +218,8 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
     await retention.delete_events(tx, nil, end)
     await plans.begin(tx, "sweep runs")
     await retention.delete_runs(tx, nil, end)
+    await plans.begin(tx, "gauges")  # the last, because it forbids plans to the rest of its transaction
+    assert (await gauges.read(tx, 10)).backlog.capped
     await plans.begin(tx, "")
 
 
@@ -216,6 +238,10 @@ ROOM = {
     "list on": 200,
     "list of a subscriber": 200,
     "list of a run": 200,
+    # What waits for each of 50 is counted up to a cap; and of each of three queues the head is looked at.
+    "lanes": len(LANES) * (views_lanes.MAX_COUNTED + 3),
+    # Each delivery is found twice, once with its last attempt.
+    "picked": 4 * BATCH,
     # Looked at, locked, deleted, each with one attempt.
     "sweep deliveries": 6 * BATCH,
     "sweep a subscriber's": 6 * BATCH,
@@ -223,6 +249,8 @@ ROOM = {
     "sweep payloads": 4 * 1451,
     "sweep events": 10,
     "sweep runs": 10,
+    # Its cap, what is near its deadline, the heads of all queues, and a look whether the table is small.
+    "gauges": backlog.MOST + gauges.SMALL + 10_000,
 }
 
 
