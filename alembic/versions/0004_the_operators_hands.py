@@ -9,7 +9,7 @@ depends_on = None
 
 _QUEUES = """
     ALTER TABLE tocsin.deliveries ADD COLUMN queue smallint NOT NULL DEFAULT 0;
-    UPDATE tocsin.deliveries SET queue = 1 WHERE generation_attempts > 0;
+    UPDATE tocsin.deliveries SET queue = 1 WHERE generation > 1 OR generation_attempts > 0;
     DROP INDEX tocsin.ix_deliveries_due;
     ALTER TABLE tocsin.deliveries DROP COLUMN late;
     CREATE INDEX ix_deliveries_due

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, NewType
+from typing import Any, NamedTuple, NewType, TypeAlias
 from uuid import UUID
 
 RunId = NewType("RunId", UUID)
@@ -79,7 +79,10 @@ class HeldBy(StrEnum):
 
 
 class Queue(IntEnum):
-    """In which of a lane's three queues a delivery waits; `deliveries.claim` says what each may have of the lane."""
+    """In which of a lane's three queues a delivery waits; `deliveries.claim` says what each may have of the lane.
+
+    It is FIRST for as long as no attempt of the first generation was counted, and at no other time.
+    """
 
     FIRST = 0
     RETRY = 1
@@ -241,6 +244,10 @@ class Lapsed(NamedTuple):
     lease_seq: int
 
 
+Lease: TypeAlias = tuple[DeliveryRow, int]
+"""A delivery, and the fence of one lease on it."""
+
+
 class Claimed(NamedTuple):
     """A delivery that this worker has leased; `lease_seq` is the fence of the open attempt.
 
@@ -268,6 +275,11 @@ class Claimed(NamedTuple):
     order_key: int | None = None
     """Deliveries of one subscriber with the same key are sent in the order of their rows."""
     lapsed: Lapsed | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """What tells this lease from any other, also from an earlier one on the same delivery."""
+        return self.row, self.lease_seq
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from time import monotonic
 import structlog
 
 from service.domain.errors import Unavailable
-from service.domain.model import Claimed, DeliveryRow, DeliveryState
+from service.domain.model import Claimed, DeliveryState
 from service.flow.attempt import Attempts, Clock
-from service.flow.gate import NEWS_SECONDS, Gate
+from service.flow.gate import Gate
 from service.flow.outbound import Loader, Outbound
 from service.flow.settler import Settler
 from service.flow.slots import Slots
@@ -53,10 +53,8 @@ class Dispatcher:
         self.settler = settler
         self._worker = worker
         self.limits = limits
-        self._flights: dict[DeliveryRow, asyncio.Task[None]] = {}
-        """Each under the first delivery of its chain."""
+        self._flights: set[asyncio.Task[None]] = set()
         self._slots = Slots(limits.concurrency)
-        self._gate = Gate(db)
         self._draining = False
         self._lapse_due = 0.0
         settler.counters.flights = lambda: (self.flights, self.saturation)
@@ -80,7 +78,7 @@ class Dispatcher:
         """Claim one batch, see all of it through, and settle it; returns how many deliveries that were."""
         taken = await self.take(self.limits.claim_batch)
         if self._flights:
-            await asyncio.wait(self._flights.values())
+            await asyncio.wait(self._flights)
         await self.settler.flush()
         return taken
 
@@ -125,33 +123,33 @@ class Dispatcher:
                 if claimed.lapsed is None:
                     self.settler.put(self._attempts.given_back(claimed, clock))
             raise
+        gate = Gate(self._db, taken, before)
         for chain in _chains(outbound):
-            head = chain[0].claimed
-            self._slots.depart(head)
-            self._flights[head.row] = asyncio.create_task(self._fly(chain, clock))
+            self._slots.depart(chain[0].claimed)
+            flight = asyncio.create_task(self._fly(chain, clock, gate))
+            self._flights.add(flight)
+            flight.add_done_callback(self._flights.discard)
 
-    async def _fly(self, chain: Sequence[Outbound], clock: Clock) -> None:
+    async def _fly(self, chain: Sequence[Outbound], clock: Clock, gate: Gate) -> None:
         """Send what waits for one another, one after another; at the first that is not delivered the rest goes back."""
         head, going = chain[0].claimed, True
         try:
             for item in chain:
                 if going:
                     self._slots.go_on(head)
-                    ended = await self._attempt(item, clock)
+                    ended = await self._attempt(item, clock, gate)
                     going = not self._draining and ended.settlement.state is DeliveryState.DELIVERED
                 else:
                     ended = self._attempts.put_back(item.claimed, clock)
                 self.settler.put(ended if item is chain[-1] else ended._replace(last=False))
         finally:
             self._slots.land(head)
-            del self._flights[head.row]
 
-    async def _attempt(self, item: Outbound, clock: Clock) -> Settled:
-        """One attempt, unless the subscriber was paused since the claim, which itself is news enough for a moment."""
+    async def _attempt(self, item: Outbound, clock: Clock, gate: Gate) -> Settled:
+        """One attempt, unless it is not to be sent any more, or not so."""
         claimed = item.claimed
-        asks = claimed.lapsed is None and clock.elapsed() > NEWS_SECONDS
         try:
-            goes = not asks or await self._gate.is_open(claimed.subscriber)
+            goes = claimed.lapsed is not None or await gate.lets(claimed)
         except asyncio.CancelledError:  # the drain is over: it was not sent
             goes = False
         return await self._attempts.make(item, clock) if goes else self._attempts.held(claimed, clock)
@@ -169,7 +167,7 @@ class Dispatcher:
         self._draining = True
         if not self._flights:
             return
-        _, late = await asyncio.wait(self._flights.values(), timeout=self.limits.drain_seconds)
+        _, late = await asyncio.wait(self._flights, timeout=self.limits.drain_seconds)
         for flight in late:
             flight.cancel()
         if late:

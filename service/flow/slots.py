@@ -3,7 +3,7 @@
 from time import monotonic
 from typing import TypeVar
 
-from service.domain.model import Claimed, DeliveryRow, SubscriberRow
+from service.domain.model import Claimed, Lease, SubscriberRow
 from service.store.deliveries import Appetite
 
 K = TypeVar("K")
@@ -25,23 +25,24 @@ class Slots:
         self._slow_share = max(concurrency * 3 // 4, 1)
         self._lanes: dict[SubscriberRow, int] = {}
         self._origins: dict[str, int] = {}
-        self._departed: dict[DeliveryRow, tuple[SubscriberRow, float]] = {}
+        self._departed: dict[Lease, tuple[SubscriberRow, float]] = {}
+        """By the lease, of which one delivery may have had two: a request may outlive its own."""
 
     def depart(self, claimed: Claimed) -> None:
         """Take a slot for this delivery's request, and for the chain behind it."""
         lane, origin = claimed.subscriber, claimed.origin
         self._lanes[lane] = self._lanes.get(lane, 0) + 1
         self._origins[origin] = self._origins.get(origin, 0) + 1
-        self._departed[claimed.row] = (lane, monotonic())
+        self._departed[claimed.lease] = (lane, monotonic())
 
     def go_on(self, claimed: Claimed) -> None:
         """The next request goes out in the slot that this delivery was given."""
-        del self._departed[claimed.row]
-        self._departed[claimed.row] = (claimed.subscriber, monotonic())
+        del self._departed[claimed.lease]
+        self._departed[claimed.lease] = (claimed.subscriber, monotonic())
 
     def land(self, claimed: Claimed) -> None:
         """The last request of the slot has ended: it is free again."""
-        del self._departed[claimed.row]
+        del self._departed[claimed.lease]
         _less(self._lanes, claimed.subscriber)
         _less(self._origins, claimed.origin)
 

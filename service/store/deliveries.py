@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from sqlalchemy import Integer, bindparam, text
 
 from service.domain.breaker import FAILURES_TO_OPEN
-from service.domain.model import Claimed, Lapsed, SubscriberRow
-from service.store.arrays import Flat
+from service.domain.model import Claimed, DeliveryRow, Lapsed, SubscriberRow
+from service.store.arrays import Flat, Spelled
 from service.store.database import Tx
 
 # One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are
@@ -192,6 +192,33 @@ async def claim(tx: Tx, appetite: Appetite, *, worker: str, lease_seconds: float
         "lease": float(lease_seconds),
     }
     return [Claimed(*row) for row in (await tx.conn.execute(_CLAIM, params)).all()]
+
+
+_STANDING = text("""
+    SELECT d.row FROM unnest(:rows, :seqs, :revisions) AS t (row, seq, revision)
+      JOIN tocsin.deliveries d USING (row)
+      JOIN tocsin.lanes l ON l.subscriber = d.subscriber
+      JOIN tocsin.subscribers s ON s.row = d.subscriber
+     WHERE d.lease_seq = t.seq AND d.lease_owner IS NOT NULL AND d.finished_at IS NULL AND s.revision = t.revision
+       AND l.state = 'active' AND NOT (SELECT paused FROM tocsin.dispatch)
+""").bindparams(
+    bindparam("rows", type_=Spelled("bigint")),
+    bindparam("seqs", type_=Spelled("bigint")),
+    bindparam("revisions", type_=Spelled("integer")),
+)
+
+
+async def standing(tx: Tx, leased: Collection[Claimed]) -> set[DeliveryRow]:
+    """Those of these that may be sent as they were claimed.
+
+    Their leases stand, so that none was cancelled meanwhile; their subscribers are as they were, and not paused.
+    """
+    values = {
+        "rows": [claimed.row for claimed in leased],
+        "seqs": [claimed.lease_seq for claimed in leased],
+        "revisions": [claimed.revision for claimed in leased],
+    }
+    return {DeliveryRow(row.row) for row in await tx.conn.execute(_STANDING, values)}
 
 
 _LAPSING = text("""

@@ -55,8 +55,8 @@ _HOLD = text("""
      WHERE d.row = ANY(:rows) ORDER BY s.row, d.row FOR SHARE OF s, e
 """).bindparams(bindparam("rows", type_=Flat("bigint")))
 
-# A dead letter that blocks its chain keeps its place: everything behind it still waits. Of any other the successors
-# were sent meanwhile, so that it leaves the order.
+# A dead letter that blocks its chain keeps its place: everything behind it still waits, which shows in the next of it.
+# Of any other the successors were sent meanwhile, so that it leaves the order.
 _OPEN = text(f"""
     WITH chosen AS MATERIALIZED (
         SELECT d.row, d.event_id, d.subscriber, d.run_id, d.order_key, d.state, d.reason, d.finished_at, d.generation,
@@ -65,6 +65,11 @@ _OPEN = text(f"""
     judged AS MATERIALIZED (
         SELECT c.*, s.deadline_seconds,
                CASE WHEN c.state IN ({_quoted(DEAD_LETTERS)}) AND l.on_dead_letter = 'block'
+                         AND NOT coalesce((SELECT n.next_attempt_at < 'infinity' OR n.attempt_count > 0
+                                             FROM tocsin.deliveries n
+                                            WHERE n.subscriber = c.subscriber AND n.order_key = c.order_key
+                                              AND n.row > c.row AND n.finished_at IS NULL
+                                            ORDER BY n.row LIMIT 1), false)
                     THEN c.order_key END AS kept,
                CASE WHEN c.state NOT IN ({_quoted(REPLAYABLE)}) OR c.finished_at > :ended_by THEN '{Refusal.CHANGED}'
                     WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'

@@ -181,18 +181,6 @@ async def rouse(tx: Tx) -> int:
     return (await tx.conn.execute(_ROUSE)).rowcount
 
 
-_HELD = text("""
-    SELECT paused, (SELECT coalesce(array_agg(subscriber), '{}') FROM tocsin.lanes WHERE state <> 'active') AS held
-      FROM tocsin.dispatch
-""")
-
-
-async def held(tx: Tx) -> frozenset[SubscriberRow] | None:
-    """The subscribers to whom nothing may be sent now, paused and disabled ones; None where all dispatch is paused."""
-    row = (await tx.conn.execute(_HELD)).one()
-    return None if row.paused else frozenset(row.held)
-
-
 _NEXT = text("""
     SELECT extract(epoch FROM least(
                min(greatest(next_due_at, throttled_until, open_until))

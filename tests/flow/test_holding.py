@@ -44,7 +44,6 @@ async def _resume(scene: Scene, what: str) -> None:
 async def test_what_was_leased_behind_the_one_in_flight_is_not_sent_after_a_pause(
     database: Database, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "NEWS_SECONDS", 0.0)
     monkeypatch.setattr(gate, "NEWS_SECONDS", 0.0)
     scene, hold = Scene(database), asyncio.Event()
     async with Receiver(answer(200), answer(200, hold=hold), then=answer(200)) as receiver:
