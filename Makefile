@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCKS := requirements/runtime.txt requirements/dev.txt
 PEERS := bench/.peers
+BROWSER := bench/.browser
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3; do \
 	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help setup run test check lock bench bench-peers clean
+.PHONY: help setup run test check lock bench bench-peers console-proof clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -47,6 +48,7 @@ lock: ## Write the hashed locks anew from pyproject.toml (needs uv on the PATH)
 	uv pip compile $(LOCK_FLAGS) pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	uv pip compile $(LOCK_FLAGS) --group build -c requirements/dev.txt -o requirements/build.txt
 	uv pip compile $(LOCK_FLAGS) --group peers -o requirements/peers.txt
+	uv pip compile $(LOCK_FLAGS) --group browser -o requirements/browser.txt
 LOCK_FLAGS := --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 
@@ -63,6 +65,14 @@ $(PEERS)/.installed: requirements/peers.txt bench/peers/package-lock.json
 	cd $(PEERS) && PATH="$$PWD/bin:$$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel error
 	@touch $@
 
-clean: ## Remove .venv, bench/.peers, caches and build output (not .tocsin, which holds data)
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+console-proof: $(STAMP) $(BROWSER)/.installed ## Drive the console with a real browser (see docs/console.md)
+	$(BIN)/python -m bench.console --python $(BROWSER)/bin/python $(ARGS)
+
+$(BROWSER)/.installed: requirements/browser.txt
+	@test -x $(BROWSER)/bin/python || "$(PYTHON)" -m venv $(BROWSER)
+	$(BROWSER)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
+	@touch $@
+
+clean: ## Remove .venv, bench/.peers, bench/.browser, caches and build output (not .tocsin, which holds data)
+	rm -rf $(VENV) $(PEERS) $(BROWSER) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

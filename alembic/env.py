@@ -5,13 +5,15 @@ for. Replicas that start together thus take turns, and the later ones find nothi
 """
 
 import asyncio
-import os
 
 from alembic import context
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from service.domain.errors import ConfigurationError
+from service.settings import Settings
 from service.store.tables import SCHEMA, metadata
 
 LOCK = 0x70C51
@@ -52,10 +54,21 @@ def _run(connection: Connection) -> None:
         context.run_migrations()
 
 
+def _configured() -> str:
+    """The database of the settings, for whoever calls `alembic` itself; refused in one line where it is none."""
+    try:
+        url = Settings().database_url
+    except ConfigurationError as refusal:
+        raise CommandError(refusal.detail) from None
+    if url is None:
+        message = "TOCSIN_DATABASE_URL is not set: export the URL of the database, postgresql://user:password@host/name"
+        raise CommandError(message)
+    return url
+
+
 async def main() -> None:
     """Migrate the database that the caller names, or else TOCSIN_DATABASE_URL."""
-    url = context.config.attributes.get("url") or os.environ["TOCSIN_DATABASE_URL"]
-    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://", 1), poolclass=NullPool)
+    engine = create_async_engine(context.config.attributes.get("url") or _configured(), poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             await connection.run_sync(migrate)

@@ -78,11 +78,12 @@ class House:
                 return made
             made += chunk.deliveries
 
-    async def backlog(self, count: int, type_: str = bodies.MEASURED) -> None:
-        """Deliveries of so many events to all who want them; with paused lanes they wait."""
+    async def backlog(self, count: int, type_: str = bodies.MEASURED) -> RunId:
+        """Deliveries of so many events to all who want them, by one run, which it gives; with paused lanes they wait."""
         run = await self.discovered(count, type_)
         await self.fan_out(run)
         await self.execute("UPDATE tocsin.runs SET state = 'completed', completed_at = now() WHERE id = :run", run=run)
+        return run
 
     async def release(self, subscribers: str) -> None:
         """Let the lanes go, all at once, and ring."""

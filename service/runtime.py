@@ -17,6 +17,7 @@ from anyio import to_thread
 from service import config, keyfiles, logs, migrations
 from service.domain.errors import ConfigurationError
 from service.domain.job import JobConfig
+from service.domain.timestamps import format_rfc3339
 from service.embedded import EmbeddedPostgres
 from service.flow import survey
 from service.flow.attempt import Attempts
@@ -31,7 +32,7 @@ from service.flow.tokens import Tokens
 from service.flow.worker import Worker
 from service.settings import Settings
 from service.sources import Source, load
-from service.store import subscribers
+from service.store import dispatching, subscribers
 from service.store.database import Database
 from service.store.vault import Vault
 
@@ -113,6 +114,7 @@ async def open_runtime(settings: Settings, *, migrate: bool = False) -> AsyncIte
     async with _tracing(settings.otlp_endpoint) as tracing, _database(settings, migrate=migrate) as db:
         await _check_attempts_fit(settings, db)
         await survey.warn_at_start(db, vault, settings.egress_allow, settings.egress_deny)
+        await _warn_of_pause(db)
         egress = Egress(settings.egress_allow, settings.egress_deny)
         tokens = Tokens(egress)
         try:
@@ -240,6 +242,21 @@ async def _database(settings: Settings, *, migrate: bool) -> AsyncIterator[Datab
             yield db
         finally:
             await db.close()
+
+
+async def _warn_of_pause(db: Database) -> None:
+    """A worker that is started into a pause sends nothing, which must not look like a fault of its own."""
+    async with db.begin() as tx:
+        standing = await dispatching.standing(tx)
+    if standing.paused:
+        log.warning(
+            "dispatch.paused",
+            since=None if standing.since is None else format_rfc3339(standing.since),
+            by=standing.paused_by,
+            reason=standing.reason,
+            effect="nothing is sent, by any worker",
+            mend="`tocsin resume dispatch`",
+        )
 
 
 async def _check_attempts_fit(settings: Settings, db: Database) -> None:

@@ -30,22 +30,32 @@ def read_secret(reference: str) -> bytes:
     """The secret behind `env:NAME` or `file:PATH`, without the line ends that editors and `echo` leave behind it.
 
     Raises:
-        ConfigurationError: the variable is not set, the file cannot be read, or the reference is neither (it is not
-            shown then, because it may be the secret itself).
+        ConfigurationError: the variable is not set, the file cannot be read, there is nothing in it, or the reference
+            is neither (it is not shown then, because it may be the secret itself).
 
     """
     kind, _, where = reference.partition(":")
-    if kind == "env" and where:
-        if (value := os.environ.get(where)) is None:
-            raise ConfigurationError(f"the environment variable {where} is not set: export it")
-        return os.fsencode(value).rstrip(b"\r\n")
-    if kind == "file" and where:
-        try:
-            with Path(where).expanduser().open("rb") as file:
-                return file.read(_MAX_SECRET_BYTES).rstrip(b"\r\n")
-        except OSError as error:
-            raise ConfigurationError(f"the secret file {where} cannot be read: {error.strerror}") from error
-    raise ConfigurationError("a secret must be given as env:NAME or file:PATH")
+    if kind not in ("env", "file") or not where:
+        raise ConfigurationError("a secret must be given as env:NAME or file:PATH")
+    secret = (_variable(where) if kind == "env" else _file(where)).rstrip(b"\r\n")
+    if not secret:
+        thing = "environment variable" if kind == "env" else "secret file"
+        raise ConfigurationError(f"the {thing} {where} is empty: put the secret there")
+    return secret
+
+
+def _variable(name: str) -> bytes:
+    if (value := os.environ.get(name)) is None:
+        raise ConfigurationError(f"the environment variable {name} is not set: export it")
+    return os.fsencode(value)
+
+
+def _file(path: str) -> bytes:
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_MAX_SECRET_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"the secret file {path} cannot be read: {error.strerror}") from error
 
 
 def _dereferenced(value: Any) -> Any:

@@ -26,7 +26,10 @@ A variable that begins with `{PREFIX}` and is no setting has no effect; start-up
 """
 
 _TAIL = f"""
-The command's reading verbs (`runs`, `deliveries`, …) also take `{PREFIX}URL` (where the API is) and `{PREFIX}API_KEY`.
+Every command that calls the API also takes `{PREFIX}URL` (where that is; `--url` wins) and `{PREFIX}API_KEY` (an API
+key, or where it is: `file:PATH`, `env:NAME`). Without `{PREFIX}API_KEY` it sends `{PREFIX}BOOTSTRAP_KEY`, and without
+that the key that `tocsin up` has generated here, `.tocsin/bootstrap.key`: then the audit trail has `bootstrap` as the
+actor, whoever it was. Give each person a key of their own.
 """
 
 

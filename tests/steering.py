@@ -62,6 +62,12 @@ async def claim(scene: Scene) -> int:
         return len(await deliveries.claim(tx, Appetite(batch=10, share=10), worker="w", lease_seconds=60))
 
 
+async def blocked(scene: Scene) -> bool:
+    """Whether anybody in this database waits for a lock."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(await scene.execute(waiting))
+
+
 async def signs_with(scene: Scene, row: SubscriberRow) -> tuple[bytes, ...]:
     async with scene.db.begin() as tx:
         [destination] = await subscribers.destinations(tx, [row], scene.vault)

@@ -84,9 +84,9 @@ _APPEND_ONLY = """
     END $$;
     CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON tocsin.audit
         FOR EACH STATEMENT EXECUTE FUNCTION tocsin.refuse_change();
-    CREATE TRIGGER append_only BEFORE UPDATE ON tocsin.attempts
+    CREATE TRIGGER append_only BEFORE UPDATE OR TRUNCATE ON tocsin.attempts
         FOR EACH STATEMENT EXECUTE FUNCTION tocsin.refuse_change();
-    CREATE TRIGGER append_only BEFORE UPDATE ON tocsin.generations
+    CREATE TRIGGER append_only BEFORE UPDATE OR TRUNCATE ON tocsin.generations
         FOR EACH STATEMENT EXECUTE FUNCTION tocsin.refuse_change();
 """
 

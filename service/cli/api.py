@@ -1,7 +1,7 @@
 """The HTTP API as the commands see it: one client, its refusals as one line each."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
@@ -25,11 +25,13 @@ Url = Annotated[
 
 
 class ApiRefused(TocsinError):
-    """The API refused the request."""
+    """The API refused the request; `faults` are the places in it and what is wrong there, `said` the rest."""
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, said: str, faults: Sequence[tuple[str, str]] = ()) -> None:
         self.status = status
-        super().__init__(detail)
+        self.said = said
+        self.faults = tuple(faults)
+        super().__init__(with_faults(said, faults))
 
 
 class NobodyAnswers(Unavailable):
@@ -133,12 +135,11 @@ def _refusal(answer: httpx.Response) -> TocsinError:
         faults = [(str(fault["pointer"]), str(fault["detail"])) for fault in problem.get("errors", [])]
     except (ValueError, AttributeError, KeyError, TypeError):
         return _not_ours(answer)
-    text = with_faults(detail, faults)
     if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-        return Unavailable(text)
+        return Unavailable(with_faults(detail, faults))
     if answer.status_code == httpx.codes.UNAUTHORIZED and "/ticks" not in answer.url.path:
-        text += " Set TOCSIN_API_KEY to a key made with `tocsin keys create`."
-    return ApiRefused(answer.status_code, text)
+        detail += " Set TOCSIN_API_KEY to a key made with `tocsin keys create`."
+    return ApiRefused(answer.status_code, detail, faults)
 
 
 def _not_ours(answer: httpx.Response) -> ApiRefused:

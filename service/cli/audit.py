@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.options import AsJson, Limit, command_app
-from service.cli.output import print_json, print_table
+from service.cli.output import plain, print_json, print_table
+from service.domain.identifiers import parse_delivery_id
 
 app = command_app()
+
+_KINDS = ("subscriber", "delivery", "job", "run", "replay", "key")
+_WITHOUT_ID = ("dispatch", "encryption-keys")
 
 
 @app.command()
@@ -18,7 +23,12 @@ def audit(
     actor: Annotated[str | None, typer.Option(help="Only what this actor did (the name of an API key).")] = None,
     thing: Annotated[
         str | None,
-        typer.Option("--object", metavar="KIND:ID", help="Only what was done to this thing, like subscriber:billing."),
+        typer.Option(
+            "--object",
+            metavar="KIND:ID",
+            help="Only what was done to this thing: subscriber:billing, delivery:dlv_…, job:NAME, run:ID, replay:ID, "
+            "key:NAME, dispatch, encryption-keys.",
+        ),
     ] = None,
     limit: Limit = 50,
     url: Url = DEFAULT_URL,
@@ -29,9 +39,21 @@ def audit(
     if as_json:
         print_json(found)
         return
+    if not found and thing is not None and (hint := _meant(thing)):
+        sys.stderr.write(f"An object is written as KIND:ID; {plain(hint)}\n")
     print_table(
         ("AT", "ACTOR", "ACTION", "OBJECT", "REASON", "DETAIL"), [_row(line) for line in found], empty="No lines found."
     )
+
+
+def _meant(thing: str) -> str:
+    """How an object is written that was named without its kind, or with one that there is not."""
+    kind, colon, _ = thing.partition(":")
+    if thing in _WITHOUT_ID or (colon and kind in _KINDS):
+        return ""
+    if not colon and parse_delivery_id(thing):
+        return f"this one is delivery:{thing}."
+    return f"the kinds are {', '.join(_KINDS)}, and {' and '.join(_WITHOUT_ID)} without an ID."
 
 
 async def _fetch(url: str, limit: int, params: dict[str, str | int | None]) -> list[dict[str, Any]]:

@@ -1,13 +1,13 @@
 """`tocsin cancel`: calls deliveries off that have not ended."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from service.cli.api import DEFAULT_URL, Url
 from service.cli.options import AsJson, command_app
-from service.cli.output import plain, print_json
-from service.cli.verdicts import Because, in_brief, on_delivery
+from service.cli.verdicts import Because, in_brief, on_each
 
 app = command_app()
 
@@ -21,10 +21,15 @@ def cancel(
 ) -> None:
     """Cancel deliveries that have not ended. What is in flight is not taken back; its answer is kept as evidence.
 
-    Stops at the first that cannot be cancelled.
+    Stops at the first that cannot be cancelled, and says which were not tried.
     """
-    done = [on_delivery(url, each, "cancel", {"reason": reason}) for each in delivery_ids]
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo("\n".join(plain(in_brief(each)) for each in done))
+
+    def told(delivery: Mapping[str, Any]) -> str:
+        return in_brief(delivery) + ("" if _kept(delivery, reason) else "; it was so already, and its reason stays")
+
+    on_each(url, delivery_ids, "cancel", {"reason": reason}, as_json=as_json, told=told)
+
+
+def _kept(delivery: Mapping[str, Any], reason: str) -> bool:
+    """Whether the reason stands in the trail: one that was cancelled before keeps its own."""
+    return any(each["reason"] == reason.strip() for each in delivery["actions"][-1:])

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from service import config, migrations
 from service.cli.api import Api, NobodyAnswers
+from service.cli.checks_dispatch import examine_dispatch
 from service.cli.checks_jobs import examine_bearers, examine_issuers, examine_ticks
 from service.cli.checks_retention import examine_retention
 from service.cli.checks_subscribers import examine_subscribers
@@ -95,6 +96,7 @@ async def _database(found: Examination, settings: Settings, jobs: Mapping[str, J
             with found.question("schema"):
                 await migrations.check(url)
                 found.note("schema", Status.OK, f"at {migrations.head()}, this release's")
+                await examine_dispatch(found, url)
                 await examine_ticks(found, jobs, url)
                 await examine_retention(found, jobs, url)
                 await examine_subscribers(found, settings, url)

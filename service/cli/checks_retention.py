@@ -34,7 +34,7 @@ def _doubt(run: RunView | None) -> str | None:
     if run is None:
         return "has never run, so that nothing is ever deleted: let a scheduler tick it"
     if run.state is RunState.FAILED:
-        return f"failed ({run.error}): mend that, then POST /v1/runs/{run.id}/retry"
+        return f"failed ({run.error}): mend that, then `tocsin run retry {run.id}`"
     idle = Progress.read(run.progress).idle if run.state is RunState.COMPLETED and run.progress else []
     if idle:
         kept = ", ".join(idle)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from service import keyfiles
-from service.cli.findings import Examination, Status, some
+from service.cli.findings import Examination, Status, many, some
 from service.domain import patience, urls
 from service.domain.model import Policy
 from service.flow.egress import Blocked, Egress
@@ -57,15 +57,20 @@ def _vault(found: Examination, settings: Settings) -> Vault | None:
 def _openable(everyone: Sequence[Examined]) -> tuple[Status, str]:
     closed = [each.wanted.id for each in everyone if each.unreadable]
     if not closed:
-        return Status.OK, f"those of all {len(everyone)} subscribers can be opened"
+        return Status.OK, f"those of {many(len(everyone), 'subscriber')} can be opened"
     return Status.FAIL, (
-        f"secrets or headers of {len(closed)} of {len(everyone)} subscribers cannot be opened ({some(closed)}), so "
-        f"their deliveries wait: {READABLE_AGAIN}"
+        f"secrets or headers of {len(closed)} of {many(len(everyone), 'subscriber')} cannot be opened "
+        f"({some(closed)}), so their deliveries wait: {READABLE_AGAIN}"
     )
 
 
 def _resealed(looked: Progress) -> tuple[Status, str]:
     """Whether the first encryption key is the only one that is needed."""
+    if looked.unreadable:
+        return Status.WARN, (
+            f"cannot be told while {many(looked.unreadable, 'sealed value')} can be opened with none of "
+            f"TOCSIN_ENCRYPTION_KEYS: {READABLE_AGAIN}"
+        )
     if not looked.older:
         return Status.OK, "nothing is left that another than the first of TOCSIN_ENCRYPTION_KEYS sealed"
     return Status.WARN, (
@@ -85,10 +90,10 @@ async def _callable(everyone: Sequence[Examined], settings: Settings) -> tuple[S
     refused = [f"{slug}: {fault}" for slug, fault in faults.items() if fault]
     unseen = f" ({len(named) - _NAMES} more names were not looked up)" if len(named) > _NAMES else ""
     if not refused:
-        return Status.OK, f"the guard refuses none of {len(everyone)} subscribers' addresses{unseen}"
+        return Status.OK, f"the guard refuses no address of {many(len(everyone), 'subscriber')}{unseen}"
     return Status.WARN, (
-        f"the guard refuses the addresses of {len(refused)} of {len(everyone)} subscribers with the settings of this "
-        f"shell ({some(refused, between='; ')}): {CALLABLE_AGAIN}{unseen}"
+        f"the guard refuses the addresses of {len(refused)} of {many(len(everyone), 'subscriber')} with the settings "
+        f"of this shell ({some(refused, between='; ')}): {CALLABLE_AGAIN}{unseen}"
     )
 
 
@@ -127,9 +132,10 @@ def _patient(everyone: Sequence[Examined]) -> tuple[Status, str]:
         return Status.OK, "every subscriber is tried for a fair part of its deadline"
     lasts = patience.in_words(patience.mean_seconds(_AN_HOUR))
     return Status.WARN, (
-        f"{len(hasty)} of {len(everyone)} subscribers are given up long before their deadline while they are down "
-        f"({some(hasty, most=3, between='; ')}): raise maxAttempts and backoffCapSeconds ({_AN_HOUR.max_attempts} and "
-        f"{_AN_HOUR.backoff_cap_seconds:g} last about {lasts}), or lower deadlineSeconds where that is meant"
+        f"while they are down, {len(hasty)} of {many(len(everyone), 'subscriber')} will be given up long before the "
+        f"deadline ({some(hasty, most=3, between='; ')}): raise maxAttempts and backoffCapSeconds "
+        f"({_AN_HOUR.max_attempts} and {_AN_HOUR.backoff_cap_seconds:g} last about {lasts}), or lower deadlineSeconds "
+        "where that is meant"
     )
 
 

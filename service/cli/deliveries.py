@@ -1,22 +1,19 @@
 """`tocsin deliveries`: the list with its filters, and one delivery with every attempt."""
 
 import asyncio
-from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from service.cli.api import DEFAULT_URL, Api, ApiRefused, Url, api_key
+from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.options import AsJson, Limit, command_app
 from service.cli.output import plain, print_fields, print_json, print_table
 from service.cli.run import own_id
-from service.domain.identifiers import parse_delivery_id
+from service.cli.things import named
 from service.domain.model import DeliveryState
 
 app = command_app(invoke_without_command=True)
-
-_NO_ID = "that is no delivery's id: one is dlv_ and 32 of 0-9 and a-v, as `tocsin deliveries` lists it."
 
 
 @app.callback()
@@ -101,12 +98,8 @@ async def _list(url: str, limit: int, run: str | None, filters: dict[str, str | 
 
 async def _one(url: str, delivery_id: str) -> dict[str, Any]:
     async with Api(url, api_key()) as api:
-        try:
+        with named("delivery", delivery_id):
             found: dict[str, Any] = await api.call("GET", f"/v1/deliveries/{quote(delivery_id, safe='')}")
-        except ApiRefused as refusal:
-            if refusal.status == HTTPStatus.NOT_FOUND and parse_delivery_id(delivery_id) is None:
-                raise ApiRefused(refusal.status, _NO_ID) from None
-            raise
         return found
 
 

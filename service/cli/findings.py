@@ -49,3 +49,8 @@ class Examination:
 def some(names: Sequence[str], most: int = _NAMED, between: str = ", ") -> str:
     """The first of many, with a sign that there are more."""
     return between.join(names[:most]) + (" …" if len(names) > most else "")
+
+
+def many(count: int, thing: str) -> str:
+    """So many of a thing, whose plural ends in s."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

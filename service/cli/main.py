@@ -32,12 +32,14 @@ COMMANDS = (
     "subscribers",
     "pause",
     "resume",
+    "dispatch",
     "audit",
     "backlog",
     "reconcile",
     "keys",
     "reseal",
     "receiver",
+    "drill",
     "openapi",
 )
 """Each is a module of this folder; it is imported when it is called, so that `tocsin sign` does not wait for a web

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from service.cli.api import Api
 from service.cli.output import console, plain
+from service.cli.standstill import Standstill
+from service.cli.sweeping import swept
 from service.domain.errors import TocsinError, Unavailable
 
 _POLL_SECONDS = 0.5
@@ -26,13 +28,14 @@ Run = Mapping[str, Any]
 
 
 async def follow(api: Api, run_id: str) -> Run:
-    """Poll the run and show how far it is, until it is settled; give back the settled run.
+    """Poll the run and show how far it is, until it is settled; give back the settled run. A pause of dispatch is told.
 
     Raises:
         TocsinError: the run failed (the message holds its error) or there is no such run.
         Unavailable: the API stayed away for half a minute.
 
     """
+    still = Standstill(api)
     with _display() as show:
         missed = 0
         while True:
@@ -49,6 +52,7 @@ async def follow(api: Api, run_id: str) -> Run:
                     return run  # type: ignore[no-any-return]
                 if run["state"] == "failed":
                     raise TocsinError(_failure(run))
+                await still.look()
             await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -66,16 +70,8 @@ def describe(run: Run) -> str:
     return (
         f"{state}{held}: {run['events']:,} events, {counts['total']:,} deliveries"
         + (f" ({', '.join(parts)})" if parts else "")
-        + _worked(run.get("progress"))
+        + swept(run.get("progress"))
     )
-
-
-def _worked(progress: Mapping[str, Any] | None) -> str:
-    """What a source did that finds no events, such as retention: of each kind how much of what it could do is done."""
-    counts = {kind: n for kind, n in (progress or {}).items() if isinstance(n, Mapping) and "eligible" in n}
-    told = [f"{kind} {n['done']:,} of {n['eligible']:,} eligible" for kind, n in counts.items() if n["eligible"]]
-    dry = "dry run, " if progress and progress.get("dryRun") else ""
-    return f"; {dry}{', '.join(told) or 'nothing eligible'}" if counts else ""
 
 
 def _failure(run: Run) -> str:
@@ -111,7 +107,7 @@ def _bar() -> Iterator[Callable[[Run], None]]:
                 completed=finished(run),
                 state="settled" if run["settled"] else plain(run["state"]),
                 of=of,
-                dead=(f", {dead:,} dead letters" if dead else "") + plain(_worked(run.get("progress"))),
+                dead=(f", {dead:,} dead letters" if dead else "") + plain(swept(run.get("progress"))),
             )
 
         yield show

@@ -53,12 +53,29 @@ def passed(replay: Replay) -> int:
 
 
 def describe(replay: Replay) -> str:
-    """The replay in a few words: where it stands and what it has done."""
-    left_out = {"payloadPurged": "without payload", "subscriberDeleted": "to nobody", "changed": "changed meanwhile"}
-    parts = [f"{replay['skipped'][name]:,} {why}" for name, why in left_out.items() if replay["skipped"][name]]
+    """The replay in a few words: where it stands and what it has done.
+
+    What is released is a new generation on its way, and need not have arrived.
+    """
+    if not replay["matched"]:
+        verdict = "nothing would be replayed" if replay["state"] == "dry-run" else "nothing was replayed"
+        return f"{replay['state']}: nothing matches: {verdict}"
+    left_out = {"payloadPurged": "without payload", "subscriberDeleted": "to nobody"}
+    left_out |= {"tenantChanged": "to another tenant", "changed": "changed meanwhile"}
+    parts = [f"{n:,} {why}" for name, why in left_out.items() if (n := replay["skipped"].get(name))]
     eta = f", {replay['etaSeconds']:,.0f} s at {replay['ratePerSecond']:g}/s" if replay["etaSeconds"] else ""
     skipped = f" (skipped: {', '.join(parts)})" if parts else ""
-    return f"{replay['state']}: {replay['matched']:,} match, {replay['replayed']:,} replayed{skipped}{eta}"
+    if replay["state"] == "dry-run":
+        going = replay["matched"] - passed(replay)
+        return f"dry-run: {replay['matched']:,} match, {going:,} would be released{skipped}{eta}"
+    over = replay["replayed"] and replay["state"] != "running"
+    then = "; `tocsin deliveries` says what came of them" if over else ""
+    return f"{replay['state']}: {replay['matched']:,} match, {replay['replayed']:,} released{skipped}{eta}{then}"
+
+
+def announce(replay: Replay) -> None:
+    """Say which replay is followed, so that it can be found again whatever becomes of this terminal."""
+    sys.stderr.write(f"Bulk replay {replay['id']}: {plain(describe(replay))}\n")
 
 
 @contextmanager

@@ -10,14 +10,19 @@ import typer
 from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.options import AsJson, Limit, command_app
 from service.cli.output import plain, print_fields, print_json, print_table
-from service.cli.replay_progress import describe, follow
+from service.cli.replay_progress import announce, describe, follow
+from service.cli.things import named
 from service.cli.verdicts import Because, called
 
 app = command_app(no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The replay's id, as `tocsin replays list` shows it.")]
 
-_COLUMNS = ("ID", "STATE", "MATCHED", "REPLAYED", "SKIPPED", "RATE", "FILTER", "BY", "REASON", "CREATED")
+_RELEASED = (
+    "`replayed` and `completed` speak of release: each is a new generation on its way. What came of them: "
+    "`tocsin deliveries`, `tocsin dead-letters`."
+)
+_COLUMNS = ("ID", "STATE", "MATCHED", "RELEASED", "SKIPPED", "RATE", "FILTER", "BY", "REASON", "CREATED")
 
 
 @app.callback()
@@ -38,29 +43,36 @@ def list_(limit: Limit = 50, url: Url = DEFAULT_URL, as_json: AsJson = False) ->
 @app.command()
 def show(replay_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show one bulk replay."""
-    found = asyncio.run(called(url, "GET", _path(replay_id)))
+    found = _called(url, "GET", replay_id)
     if as_json:
         print_json(found)
-    else:
-        print_fields(found)
+        return
+    print_fields(found)
+    if found["replayed"]:
+        typer.echo(f"\n{_RELEASED}")
 
 
 @app.command()
 def watch(replay_id: Id, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Follow a bulk replay with a progress bar until it has released everything or was cancelled."""
+    """Follow a bulk replay with a progress bar until it has released everything or was cancelled.
+
+    Released is not arrived: each is a new generation on its way.
+    """
     print_ended(asyncio.run(followed(url, replay_id)), as_json)
 
 
 @app.command()
 def cancel(replay_id: Id, reason: Because, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Stop a bulk replay. What it has released stays released."""
-    print_ended(asyncio.run(called(url, "POST", f"{_path(replay_id)}/cancel", {"reason": reason})), as_json)
+    print_ended(_called(url, "POST", replay_id, "/cancel", {"reason": reason}), as_json)
 
 
 async def followed(url: str, replay_id: str) -> Mapping[str, Any]:
     """How the replay ended."""
-    async with Api(url, api_key()) as api:
-        return await follow(api, replay_id)
+    with named("bulk replay", replay_id):
+        async with Api(url, api_key()) as api:
+            announce(await api.call("GET", _path(replay_id)))
+            return await follow(api, replay_id)
 
 
 def print_ended(replay: Mapping[str, Any], as_json: bool) -> None:
@@ -74,6 +86,13 @@ def print_ended(replay: Mapping[str, Any], as_json: bool) -> None:
 async def _list(url: str, limit: int) -> list[dict[str, Any]]:
     async with Api(url, api_key()) as api:
         return await api.items("/v1/replays", limit, {})
+
+
+def _called(
+    url: str, method: str, replay_id: str, verb: str = "", body: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    with named("bulk replay", replay_id):
+        return asyncio.run(called(url, method, f"{_path(replay_id)}{verb}", body))
 
 
 def _path(replay_id: str) -> str:

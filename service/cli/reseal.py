@@ -45,9 +45,13 @@ def reseal(
         print_json({**asdict(done), "dryRun": dry_run})
     else:
         did = "would be sealed" if dry_run else "were sealed"
-        typer.echo(f"{done.older:,} secrets and header values {did} anew; {done.seen:,} records looked at.")
+        closed = f"{done.unreadable:,} cannot be opened, " if done.unreadable else ""
+        typer.echo(f"{done.older:,} secrets and header values {did} anew, {closed}{done.seen:,} records looked at.")
     if done.unreadable:
-        complain(f"{done.unreadable:,} can be opened with none of TOCSIN_ENCRYPTION_KEYS: {READABLE_AGAIN}.")
+        complain(
+            f"{done.unreadable:,} can be opened with none of TOCSIN_ENCRYPTION_KEYS; what they need cannot be told: "
+            f"{READABLE_AGAIN}."
+        )
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""`tocsin run show` and `tocsin run watch`: one run, once or until it is settled."""
+"""`tocsin run`: one run, shown once or followed until it is settled, or tried again."""
 
 import asyncio
 from typing import Annotated, Any
@@ -10,6 +10,9 @@ from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.options import AsJson, command_app
 from service.cli.output import plain, print_fields, print_json
 from service.cli.progress import Run, describe, follow
+from service.cli.steering import Reason
+from service.cli.sweeping import print_swept, swept
+from service.cli.things import in_options, named
 from service.domain.errors import TocsinError
 from service.domain.identifiers import parse_uuid
 
@@ -28,17 +31,13 @@ _NEWEST = 500
 
 @app.callback()
 def run() -> None:
-    """Look at one run."""
+    """Look at one run, or have a failed one tried again."""
 
 
 @app.command()
 def show(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show one run and the counts of its deliveries."""
-    found = asyncio.run(_fetch(url, run_id))
-    if as_json:
-        print_json(found)
-    else:
-        print_fields(found)
+    _print(asyncio.run(_fetch(url, run_id)), as_json)
 
 
 @app.command()
@@ -52,17 +51,42 @@ def watch(run_id: RunId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> Non
         print_json(settled)
     else:
         typer.echo(plain(describe(settled)))
+        print_swept(settled.get("progress"))
 
 
-async def _fetch(url: str, run_id: str) -> dict[str, Any]:
-    async with Api(url, api_key()) as api:
-        found: dict[str, Any] = await api.call("GET", f"/v1/runs/{quote(await own_id(api, run_id), safe='')}")
-        return found
+@app.command()
+def retry(run_id: RunId, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Have a failed run go on from where it stopped; nothing is found or sent twice."""
+    body = {} if reason is None else {"reason": reason}
+    _print(asyncio.run(_fetch(url, run_id, "POST", "/retry", body)), as_json)
+
+
+def _print(run: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(run)
+        return
+    if not swept(run.get("progress")):
+        print_fields(run)
+        return
+    print_fields({name: value for name, value in run.items() if name != "progress"})
+    typer.echo()
+    print_swept(run["progress"])
+
+
+async def _fetch(
+    url: str, run_id: str, method: str = "GET", verb: str = "", body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    with named("run", run_id), in_options({"/reason": "--reason"}):
+        async with Api(url, api_key()) as api:
+            path = f"/v1/runs/{quote(await own_id(api, run_id), safe='')}{verb}"
+            found: dict[str, Any] = await api.call(method, path, body=body)
+            return found
 
 
 async def _follow(url: str, run_id: str) -> Run:
-    async with Api(url, api_key()) as api:
-        return await follow(api, await own_id(api, run_id))
+    with named("run", run_id):
+        async with Api(url, api_key()) as api:
+            return await follow(api, await own_id(api, run_id))
 
 
 async def own_id(api: Api, given: str) -> str:

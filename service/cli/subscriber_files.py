@@ -105,6 +105,7 @@ class Kept:
             sys.stderr.write(f"It existed before and keeps its secret: {self._path} is left as it is.\n")
         else:
             self._write(self._draft, self._path, str(secret))
+            sys.stderr.write(f"The new secret is in {self._path}, for this user alone to read.\n")
 
     def _write(self, draft: Path, path: Path, secret: str) -> None:
         try:

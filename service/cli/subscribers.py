@@ -1,6 +1,8 @@
 """`tocsin subscribers`: who gets what, and steering them one by one, over HTTP."""
 
 import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -10,13 +12,27 @@ import typer
 from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.options import AsJson, Limit, command_app
 from service.cli.output import print_fields, print_json, print_table
+from service.cli.steering import Reason, steer
 from service.cli.subscriber_files import FOR_READING_ONLY, Kept, SecretTo, read_body
-from service.domain.subscriber import DEFAULT_GRACE_SECONDS
+from service.cli.things import named
+from service.domain.subscriber import DEFAULT_GRACE_SECONDS, GRACE_SECONDS
+from service.domain.timestamps import format_rfc3339
 
 app = command_app(no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The subscriber's id.")]
-Reason = Annotated[str | None, typer.Option(help="Why; it stands in the audit trail.")]
+
+
+def _grace(given: float) -> float:
+    """A grace that the API would take; infinity and what is no number cannot even be said in JSON.
+
+    Raises:
+        typer.BadParameter: it would not.
+
+    """
+    if fault := GRACE_SECONDS.fault(given):
+        raise typer.BadParameter(fault)
+    return given
 
 
 @app.callback()
@@ -85,29 +101,33 @@ def put(
 @app.command()
 def pause(subscriber_id: Id, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Hold a subscriber's deliveries and lose none; what is in flight finishes."""
-    _print(_call(url, "POST", subscriber_id, "/pause", body=_why(reason)), as_json)
+    steer(url, "subscribers", subscriber_id, "pause", reason, as_json=as_json)
 
 
 @app.command()
 def resume(subscriber_id: Id, reason: Reason = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Send to a subscriber again that was paused or disabled."""
-    _print(_call(url, "POST", subscriber_id, "/resume", body=_why(reason)), as_json)
+    steer(url, "subscribers", subscriber_id, "resume", reason, as_json=as_json)
 
 
 @app.command(name="rotate-secret")
 def rotate_secret(
     subscriber_id: Id,
     grace_seconds: Annotated[
-        float, typer.Option(help="How long the older secrets go on signing; 0 ends them at once.")
+        float, typer.Option(help="How long the older secrets go on signing; 0 ends them at once.", callback=_grace)
     ] = DEFAULT_GRACE_SECONDS,
     secret_to: SecretTo = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new signing secret, shown this once or written into the file of --secret-to."""
+    """Make a new signing secret, shown this once or written into the file of --secret-to.
+
+    It signs at once, and the older ones beside it until their grace is over: give it to the receiver before that.
+    """
     with Kept(secret_to) as kept:
         answer = _call(url, "POST", subscriber_id, "/rotate-secret", body={"graceSeconds": grace_seconds})
         kept.take(answer)
+    sys.stderr.write(f"{_older(grace_seconds)}\n")
     _print(answer, as_json)
 
 
@@ -134,23 +154,28 @@ def delete(
     typer.echo(f"{subscriber_id} is deleted.")
 
 
+def _older(grace_seconds: float) -> str:
+    """What becomes of the secrets before a new one."""
+    if not grace_seconds:
+        return "The older secrets do not sign any more."
+    until = (datetime.now(UTC) + timedelta(seconds=grace_seconds)).replace(microsecond=0)
+    return f"The older secrets go on signing beside it until {format_rfc3339(until)} at the latest."
+
+
 async def _list(url: str, limit: int) -> list[dict[str, Any]]:
     async with Api(url, api_key()) as api:
         return await api.items("/v1/subscribers", limit, {})
 
 
 def _call(url: str, method: str, slug: str, verb: str = "", *, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    return asyncio.run(_called(url, method, f"/v1/subscribers/{quote(slug, safe='')}{verb}", body))
+    with named("subscriber", slug):
+        return asyncio.run(_called(url, method, f"/v1/subscribers/{quote(slug, safe='')}{verb}", body))
 
 
 async def _called(url: str, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
     async with Api(url, api_key()) as api:
         answer: dict[str, Any] = await api.call(method, path, body=body) or {}
         return answer
-
-
-def _why(reason: str | None) -> dict[str, Any]:
-    return {} if reason is None else {"reason": reason}
 
 
 def _print(subscriber: dict[str, Any], as_json: bool) -> None:

@@ -69,7 +69,7 @@ def known_keys(job: str, reference: str | None) -> list[Key]:
 def _given(reference: str) -> bytes:
     secret = secret_from(reference)
     if not secret:
-        detail = "the secret that --secret names is empty."
+        detail = "the secret that --secret names is empty: nothing was written to stdin."
         raise ConfigurationError(detail)
     return secret
 

@@ -102,7 +102,7 @@ class Attempts:
         return self._settled(Outbound(claimed, None, b""), answer, clock, clock.elapsed())
 
     def held(self, claimed: Claimed, clock: Clock) -> Settled:
-        """A delivery that was not sent because things changed after its claim; if it still may be, it is due at once."""
+        """A delivery that was not sent because things changed after its claim; due at once, if it still may be."""
         decision = Settlement(DeliveryState.PENDING, counted=False, delay=0.0)
         return Settled(claimed, decision, None, self._worker, clock.now())
 

@@ -18,6 +18,7 @@ from service.store.views_deliveries import DeliveryView
 SUBSCRIBER_DELETED = (
     "Its subscriber was deleted, so that there is nobody to send it to. Bring the subscriber back with PUT first."
 )
+TENANT_CHANGED = "Its event is of another tenant than its subscriber, which must not get it. Publish it to its tenant."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ async def replay_delivery(db: Database, doorbell: Doorbell, named: Named, *, act
 
     Raises:
         NotFound: there is no such delivery.
-        Conflict: it is not finished, or its subscriber was deleted.
+        Conflict: it is not finished, its subscriber was deleted, or is of another tenant by now.
         PayloadPurged: retention has deleted what would be sent.
 
     """
@@ -62,6 +63,8 @@ def _granted(told: Sequence[Opened]) -> Opened:
         raise Conflict(f"It is {opened.state.value}: a delivery is replayed when it has ended, not before.")
     if opened.refused is Refusal.SUBSCRIBER_DELETED:
         raise Conflict(SUBSCRIBER_DELETED)
+    if opened.refused is Refusal.TENANT_CHANGED:
+        raise Conflict(TENANT_CHANGED)
     if opened.refused is Refusal.PAYLOAD_PURGED:
         raise PayloadPurged
     return opened

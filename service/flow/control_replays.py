@@ -18,6 +18,7 @@ from service.store.views_deliveries import Sought
 DEFAULT_RATE = 100.0
 """Deliveries a second that a bulk replay releases where nobody says otherwise."""
 NO_FILTER = "must name at least one of state, reason, subscriberId, runId, eventType, since, until"
+NO_SUBSCRIBER = "there is no subscriber of this id, and never was"
 
 
 async def start_replay(
@@ -28,7 +29,8 @@ async def start_replay(
     What begins to match later is not replayed. A dry run only counts and stores nothing.
 
     Raises:
-        Invalid: the filter names nothing, a state that cannot be replayed, or too many deliveries.
+        Invalid: the filter names nothing, a state that cannot be replayed, a subscriber that never was, or too many
+            deliveries.
         PayloadPurged: of everything that matches retention has deleted the payload.
 
     """
@@ -53,6 +55,8 @@ def _check(sought: Sought) -> None:
 
 
 async def _matching(tx: Tx, sought: Sought) -> Matching:
+    if sought.subscriber_id is not None and not await replays.is_subscriber(tx, sought.subscriber_id):
+        raise Invalid(Problem("/filter/subscriberId", NO_SUBSCRIBER))
     found = await replays.matching(tx, sought)
     if found.matched > MAX_MATCHED:
         raise Invalid(Problem("/filter", f"matches more than {MAX_MATCHED:,} deliveries: narrow it"))

@@ -28,7 +28,7 @@ DELETED = "subscriber-deleted"
 """The reason of a delivery that was cancelled because its subscriber was deleted."""
 
 TEST_TYPE = "tocsin.test"
-TENANT = "The tenant can be changed only while no delivery of the subscriber is unfinished."
+TENANT = "The tenant of a subscriber is fixed once it has had a delivery, also one that ended: make another subscriber."
 ORDERED = "The ordering can be changed only while no delivery of the subscriber is unfinished."
 NO_SUCH = "There is no subscriber with this id."
 _SECRET_BYTES = 32
@@ -102,8 +102,8 @@ async def _update(
 
 
 async def _keep_tenant(tx: Tx, stored: SubscriberRecord, wanted: Wanted) -> None:
-    """What was meant for one tenant must not go to another's URL."""
-    if wanted.tenant_id != stored.wanted.tenant_id and await subscribers.has_unfinished(tx, stored.row):
+    """What was meant for one tenant must not go to another's URL, be it in a replay; erasing finds it by its tenant."""
+    if wanted.tenant_id != stored.wanted.tenant_id and await fan_out.has_reached(tx, stored.row):
         raise Conflict(TENANT)
 
 

@@ -64,7 +64,7 @@ async def accept(
     offered = uuid7()
     async with db.begin() as tx:
         _check_range(job, cutoff, tx.now)
-        frozen_since = None if source is RunSource.OPERATOR else await jobs.touch(tx, job.name)
+        frozen_since = await _hold_still(tx, job.name, source)
         known = await _claimed(tx, offered, job.name, run_id, cutoff=cutoff, source=source, traceparent=traceparent)
         is_new = known.id == offered
         if source is not RunSource.OPERATOR:
@@ -74,6 +74,14 @@ async def accept(
     if is_new:
         await doorbell.ring()
     return Accepted(known.id, not is_new, tx.now, frozen_since)
+
+
+async def _hold_still(tx: Tx, job: str, source: RunSource) -> datetime | None:
+    """Keep the job from being paused or resumed until its run is on record; a tick is remembered by the same write."""
+    if source is not RunSource.OPERATOR:
+        return await jobs.touch(tx, job)
+    await jobs.hold_still(tx, job)
+    return None
 
 
 async def _claimed(

@@ -16,7 +16,7 @@ _CANCEL = text("""
     WITH gone AS (
         SELECT row, lease_owner, queue FROM tocsin.deliveries
          WHERE subscriber = :subscriber AND finished_at IS NULL ORDER BY queue, next_attempt_at, row
-         LIMIT :limit FOR UPDATE),
+         LIMIT :limit FOR NO KEY UPDATE),
     cancelled AS (
         UPDATE tocsin.deliveries d
            SET state = 'cancelled', reason = :reason, finished_at = clock_timestamp(), lease_owner = NULL,
@@ -54,7 +54,7 @@ _EXPIRE = text("""
     WITH gone AS (
         SELECT row FROM tocsin.deliveries
          WHERE finished_at IS NULL AND deadline_at <= now() AND lease_owner IS NULL
-         ORDER BY deadline_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+         ORDER BY deadline_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE tocsin.deliveries d SET state = 'exhausted', reason = 'deadline', finished_at = clock_timestamp()
       FROM gone WHERE d.row = gone.row
     RETURNING d.row, d.event_id, d.subscriber, d.run_id, d.order_key

@@ -13,7 +13,12 @@ from service.store.lanes import Wake, wake
 MAX_ROWS = 20_000
 """A fan-out transaction writes at most about this many rows."""
 
-_LIVE_SUBSCRIBERS = text("SELECT count(*) FROM tocsin.subscribers WHERE deleted_at IS NULL")
+_TURN = 0x746F6373_696E0001
+"""The advisory lock that fan-outs share, and that whoever must not be overtaken by one takes alone."""
+
+_LIVE_SUBSCRIBERS = text(f"""
+    SELECT count(*), pg_advisory_xact_lock_shared({_TURN}) FROM tocsin.subscribers WHERE deleted_at IS NULL
+""")
 
 # No pair is met twice: an event is locked while it is fanned out, and goes on behind the last subscriber that it has;
 # the unique constraint watches over that. One event's subscribers are fixed by the snapshot of the statement that fans
@@ -82,6 +87,19 @@ async def fan_out(tx: Tx, run_id: RunId | None) -> FannedOut:
 def _link(written: str) -> Link:
     subscriber, order_key = written.split(" ")
     return SubscriberRow(int(subscriber)), int(order_key)
+
+
+_ALONE = text(f"SELECT pg_advisory_xact_lock({_TURN})")
+_REACHED = text("SELECT EXISTS (SELECT FROM tocsin.deliveries WHERE subscriber = :subscriber)")
+
+
+async def has_reached(tx: Tx, subscriber: SubscriberRow) -> bool:
+    """Whether any delivery of this subscriber is on record, finished ones too; no fan-out adds one meanwhile.
+
+    Looking is a second statement: it has to see what the fan-outs that were waited for have written.
+    """
+    await tx.conn.execute(_ALONE)
+    return bool((await tx.conn.execute(_REACHED, {"subscriber": subscriber})).scalar_one())
 
 
 _ENQUEUE = text("""

@@ -23,6 +23,8 @@ class Refusal(StrEnum):
     CHANGED = "changed"
     """It is in no state that can be replayed, or has gone on since `ended_by`."""
     SUBSCRIBER_DELETED = "subscriber-deleted"
+    TENANT_CHANGED = "tenant-changed"
+    """Its event is of another tenant than its subscriber, whose URL must not get it."""
     PAYLOAD_PURGED = "payload-purged"
 
 
@@ -61,7 +63,7 @@ _OPEN = text(f"""
     WITH chosen AS MATERIALIZED (
         SELECT d.row, d.event_id, d.subscriber, d.run_id, d.order_key, d.state, d.reason, d.finished_at, d.generation,
                d.lease_owner
-          FROM tocsin.deliveries d WHERE d.row = ANY(:rows) ORDER BY d.row FOR UPDATE),
+          FROM tocsin.deliveries d WHERE d.row = ANY(:rows) ORDER BY d.row FOR NO KEY UPDATE),
     judged AS MATERIALIZED (
         SELECT c.*, s.deadline_seconds,
                CASE WHEN c.state IN ({_quoted(DEAD_LETTERS)}) AND l.on_dead_letter = 'block'
@@ -73,6 +75,7 @@ _OPEN = text(f"""
                     THEN c.order_key END AS kept,
                CASE WHEN c.state NOT IN ({_quoted(REPLAYABLE)}) OR c.finished_at > :ended_by THEN '{Refusal.CHANGED}'
                     WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'
+                    WHEN e.tenant_id <> s.tenant_id THEN '{Refusal.TENANT_CHANGED}'
                     WHEN e.body IS NULL THEN '{Refusal.PAYLOAD_PURGED}' END AS refused
           FROM chosen c
           JOIN tocsin.subscribers s ON s.row = c.subscriber

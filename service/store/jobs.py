@@ -43,6 +43,13 @@ async def touch(tx: Tx, name: str) -> datetime | None:
     return frozen_since
 
 
+async def hold_still(tx: Tx, name: str) -> None:
+    """Let nobody pause or resume this job while the transaction lasts; a tick does the same by `touch`."""
+    held = postgresql.insert(jobs).values(name=name)
+    unchanged = {"paused": jobs.c.paused}  # DO NOTHING would lock nothing
+    await tx.conn.execute(held.on_conflict_do_update(index_elements=[jobs.c.name], set_=unchanged))
+
+
 async def last_ticks(tx: Tx, names: Collection[str]) -> Mapping[str, datetime]:
     """When the last valid tick of each of these jobs came; those that were never ticked are missing."""
     query = select(jobs.c.name, jobs.c.last_tick_at).where(jobs.c.name.in_(names), jobs.c.last_tick_at.is_not(None))

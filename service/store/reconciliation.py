@@ -2,7 +2,8 @@
 
 Each is bounded by an index, a limit and a time limit of its own, and leaves what is young alone (`GRACE_SECONDS` and
 the like), so that it may be asked of a busy system at any time. What is counted two ways is read in one statement, and
-so in one moment.
+so in one moment. That moment is later than `now()`, when the transaction began: what must not lie in the future of
+what is read is compared with `statement_timestamp()`, which is later than both.
 """
 
 from collections.abc import Mapping
@@ -124,7 +125,8 @@ _DUE_NOT_CLAIMED = _DUE.format(
 # A lane with a rate sleeps until its next token; any other one that has something due and nothing in flight is awake.
 _LANE_ASLEEP = _DUE.format(
     seconds=GRACE_SECONDS,
-    lane="l.leased = 0 AND l.next_due_at > now() + make_interval(secs => coalesce(1 / l.rate_per_second, 0))",
+    lane="l.leased = 0 AND l.next_due_at - make_interval(secs => coalesce(1 / l.rate_per_second, 0)) "
+    "> statement_timestamp()",
 )
 
 # Fewer than the lane says is judged only where all that is due was looked at.
@@ -137,7 +139,7 @@ _LANE_COUNT = f"""
             SELECT lease_owner, row_number() OVER () AS nth FROM (
                 SELECT lease_owner FROM tocsin.deliveries
                  WHERE subscriber = l.subscriber AND finished_at IS NULL AND queue = kind.queue
-                   AND next_attempt_at <= now()
+                   AND next_attempt_at <= statement_timestamp()
                  ORDER BY next_attempt_at, row LIMIT {HEAD}) due) h ON true) a
      WHERE a.leased > l.leased OR a.late > l.leased_late
         OR (NOT coalesce(a.cut, false) AND (a.leased <> l.leased OR a.late <> l.leased_late))

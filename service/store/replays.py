@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Double, Row, cast, func, insert, literal, select, text, update
+from sqlalchemy import ColumnElement, Double, Row, cast, exists, func, insert, literal, select, text, update
 
 from service.domain.model import DeliveryRow, DeliveryState
 from service.domain.timestamps import format_rfc3339, parse_rfc3339
@@ -78,6 +78,12 @@ async def _conditions(tx: Tx, sought: Sought) -> list[ColumnElement[bool]]:
     return [deliveries.c.finished_at.is_not(None), *named, *conditions(sought), *_event_type(sought)]
 
 
+async def is_subscriber(tx: Tx, slug: str) -> bool:
+    """Whether there is, or ever was, a subscriber of this id."""
+    known = exists().where(subscribers.c.id == slug)
+    return bool((await tx.conn.execute(select(known))).scalar_one())
+
+
 async def matching(tx: Tx, sought: Sought) -> Matching:
     """What the filter finds now, counted up to one more than MAX_MATCHED."""
     found = (
@@ -87,17 +93,23 @@ async def matching(tx: Tx, sought: Sought) -> Matching:
         .subquery()
     )
     deleted, purged = subscribers.c.deleted_at.is_not(None), events.c.body.is_(None)
+    moved = subscribers.c.tenant_id != events.c.tenant_id
     query = select(
         func.clock_timestamp().label("at"),
         func.count().label("n"),
         func.coalesce(func.max(found.c.row), 0).label("last_row"),
         func.count().filter(deleted).label("deleted"),
-        func.count().filter(~deleted, purged).label("purged"),
+        func.count().filter(~deleted, moved).label("moved"),
+        func.count().filter(~deleted, ~moved, purged).label("purged"),
     ).select_from(
         found.join(subscribers, subscribers.c.row == found.c.subscriber).join(events, events.c.id == found.c.event_id)
     )
     row = (await tx.conn.execute(query)).one()
-    skipped = {Refusal.PAYLOAD_PURGED: row.purged, Refusal.SUBSCRIBER_DELETED: row.deleted}
+    skipped = {
+        Refusal.PAYLOAD_PURGED: row.purged,
+        Refusal.SUBSCRIBER_DELETED: row.deleted,
+        Refusal.TENANT_CHANGED: row.moved,
+    }
     return Matching(row.at, row.n, row.last_row, skipped)
 
 

@@ -26,6 +26,7 @@ class Picked:
 # Looked up one by one: for a list of pairs the planner may read the whole table.
 _BARRED = text(f"""
     SELECT d.row, CASE WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'
+                       WHEN e.tenant_id <> s.tenant_id THEN '{Refusal.TENANT_CHANGED}'
                        WHEN e.body IS NULL THEN '{Refusal.PAYLOAD_PURGED}' END AS refused
       FROM unnest(:events, :subscribers) AS n (event_id, subscriber)
      CROSS JOIN LATERAL (

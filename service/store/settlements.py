@@ -91,7 +91,8 @@ _SETTLE = text(f"""
            AND (s.row IS NOT NULL OR NOT EXISTS (
                 SELECT FROM tocsin.attempts a
                  WHERE a.delivery = g.row AND a.lease_seq = g.evidence_seq AND a.worker = g.worker
-                   AND a.outcome = g.outcome))),
+                   AND a.outcome = g.outcome)
+                AND EXISTS (SELECT FROM tocsin.deliveries d WHERE d.row = g.row FOR KEY SHARE))),
     told AS (
         SELECT subscriber, count(*) AS released, count(*) FILTER (WHERE late) AS released_late,
                max(throttle) AS throttle, coalesce(bool_or(alive), false) AS alive,

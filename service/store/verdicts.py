@@ -32,7 +32,7 @@ def _quoted(states: Collection[DeliveryState]) -> str:
 _CALL_OFF = text(f"""
     WITH gone AS (
         SELECT row, subscriber, run_id, order_key, lease_owner, queue FROM tocsin.deliveries
-         WHERE row = :row AND finished_at IS NULL FOR UPDATE),
+         WHERE row = :row AND finished_at IS NULL FOR NO KEY UPDATE),
     cancelled AS (
         UPDATE tocsin.deliveries d
            SET state = 'cancelled', reason = '{CANCELLED}', finished_at = clock_timestamp(), lease_owner = NULL,

@@ -108,7 +108,8 @@ async def _openapi(request: Request) -> Response:
 def _describe_itself(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = document.build(app)
+            ours = [route for router in _ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+            app.openapi_schema = document.build(app, ours)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

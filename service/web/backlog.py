@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from service.domain import errors
 from service.domain.model import HeldBy
 from service.domain.pace import Stalled
 from service.flow.backlog import Outlook, outlook
@@ -10,7 +11,7 @@ from service.store.backlog import MOST, WORST
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
-from service.web.fields import Instant, Out
+from service.web.fields import Instant, NoQuery, Out
 from service.web.state import House
 
 router = APIRouter(tags=["backlog"])
@@ -79,9 +80,9 @@ class Backlog(Out):
         "What waits, for how long, and whether it will ever be gone: `drainEtaSeconds` is null where completions do "
         "not outrun arrivals, or while all dispatch is paused."
     ),
-    responses={**answers(Backlog, {200: "The backlog as of now."}), **refusals(*KEYED)},
+    responses={**answers(Backlog, {200: "The backlog as of now."}), **refusals(*KEYED, errors.Invalid)},
 )
-async def get_backlog(_: Reader, house: House) -> Response:
+async def get_backlog(_: Reader, __: NoQuery, house: House) -> Response:
     """The backlog as of now."""
     return ok(_shown(await outlook(house.db)))
 

@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Request, Response
 
 from service.domain.model import Scope
 from service.web import bodies, idempotency
-from service.web.auth import allow
+from service.web.auth import Allow
 from service.web.bodies import ModelT
 from service.web.fields import In, ReasonText
 from service.web.idempotency import Once, Work
@@ -60,7 +60,7 @@ class Command:
 
 def commanded(scope: Scope, limit: int = bodies.OTHER_BYTES) -> Callable[..., Awaitable[Command]]:
     """A dependency that lets holders of at least this scope through and reads a body of up to `limit` bytes."""
-    allowed = allow(scope)
+    allowed = Allow(scope)
 
     async def command(
         request: Request, state: State, actor: Annotated[Actor, Depends(allowed)], _key: KeyHeader = None

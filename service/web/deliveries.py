@@ -14,7 +14,7 @@ from service.store.views_deliveries import Sought
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
-from service.web.fields import InstantIn, NameText, UuidIn
+from service.web.fields import InstantIn, NameText, NoQuery, UuidIn
 from service.web.paging import Listed, ListQuery, whole
 from service.web.replay_schemas import DeliveryInFull
 from service.web.schemas import Delivery, DeliveryList
@@ -68,10 +68,10 @@ async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQu
     description="With every attempt, every replay, and what operators did to it.",
     responses={
         **answers(DeliveryInFull, {200: "The delivery and its evidence."}),
-        **refusals(*KEYED, errors.NotFound),
+        **refusals(*KEYED, errors.Invalid, errors.NotFound),
     },
 )
-async def get_delivery(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
+async def get_delivery(_: Reader, __: NoQuery, house: House, id: str) -> Response:  # noqa: A002 - the path's name
     """One delivery with its evidence."""
     named = parse_delivery_id(id)
     if named is None:

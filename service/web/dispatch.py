@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from service.domain import errors
 from service.flow import control
 from service.runtime import Runtime
 from service.store import dispatching
@@ -13,7 +14,7 @@ from service.web.answers import Answer, ok
 from service.web.auth import Reader
 from service.web.commands import Command, Operate, Why
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
-from service.web.fields import Instant, Out
+from service.web.fields import Instant, NoQuery, Out
 from service.web.state import House
 
 router = APIRouter(tags=["dispatch"])
@@ -35,9 +36,12 @@ class Dispatch(Out):
 @router.get(
     "/v1/dispatch",
     summary="Read how dispatch stands",
-    responses={**answers(Dispatch, {200: "Whether it is paused, and what is in flight."}), **refusals(*KEYED)},
+    responses={
+        **answers(Dispatch, {200: "Whether it is paused, and what is in flight."}),
+        **refusals(*KEYED, errors.Invalid),
+    },
 )
-async def get_dispatch(_: Reader, house: House) -> Response:
+async def get_dispatch(_: Reader, __: NoQuery, house: House) -> Response:
     """How dispatch stands now."""
     return ok(await _standing(house))
 

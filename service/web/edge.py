@@ -19,6 +19,12 @@ ALWAYS = (
 """Headers of every answer."""
 
 
+def log_failure(method: str, error: Exception) -> None:
+    """Log what nobody expected: its class and place, since its message may hold what a request or a statement held."""
+    stack = "".join(traceback.format_tb(error.__traceback__))
+    log.error("request.failed", method=method, error=type(error).__qualname__, exception=stack)
+
+
 class Edge:
     """Wraps the app: answers for what it could not handle, and closes behind an unread body."""
 
@@ -37,9 +43,7 @@ class Edge:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            # An exception's message may hold what the request or a statement held; its class and place are enough.
-            stack = "".join(traceback.format_tb(error.__traceback__))
-            log.error("request.failed", method=scope["method"], error=type(error).__qualname__, exception=stack)  # noqa: TRY400
+            log_failure(scope["method"], error)
             if exchange.started:
                 raise
             await exchange.answer(error if isinstance(error, TocsinError) else Internal())

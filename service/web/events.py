@@ -17,7 +17,7 @@ from service.web.answers import Answer
 from service.web.auth import Reader
 from service.web.commands import Command, commanded
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
-from service.web.fields import In, InstantIn, NameText, SubjectText
+from service.web.fields import In, InstantIn, NameText, NoQuery, SubjectText
 from service.web.paging import Listed, ListQuery, uuid
 from service.web.schemas import Event, EventInFull, EventList
 from service.web.state import House
@@ -103,9 +103,12 @@ async def list_events(_: Reader, house: House, query: Annotated[EventsQuery, Que
 @router.get(
     "/v1/events/{id}",
     summary="Read an event",
-    responses={**answers(EventInFull, {200: "The event with its exact body."}), **refusals(*KEYED, errors.NotFound)},
+    responses={
+        **answers(EventInFull, {200: "The event with its exact body."}),
+        **refusals(*KEYED, errors.Invalid, errors.NotFound),
+    },
 )
-async def get_event(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
+async def get_event(_: Reader, __: NoQuery, house: House, id: str) -> Response:  # noqa: A002 - the path's name
     """One event with its body."""
     event_id = parse_uuid(id)
     if event_id is None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
+from fastapi import Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
@@ -28,6 +29,10 @@ class Asked(BaseModel):
     """The query of a request: camelCase, no parameter is ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+NoQuery = Annotated[Asked, Query()]
+"""For operations that take no query: whatever stands there is refused."""
 
 
 class Out(BaseModel):

@@ -16,6 +16,7 @@ from service.web.answers import Answer, ok
 from service.web.auth import Reader
 from service.web.commands import Command, Operate, Why
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
+from service.web.fields import NoQuery
 from service.web.paging import Listed, ListQuery, name
 from service.web.schemas import Job, JobList, Run
 from service.web.state import House
@@ -43,9 +44,9 @@ async def list_jobs(_: Reader, house: House, query: Annotated[ListQuery, Query()
 @router.get(
     "/v1/jobs/{job}",
     summary="Read a job",
-    responses={**answers(Job, {200: "The job as it stands now."}), **refusals(*KEYED, errors.NotFound)},
+    responses={**answers(Job, {200: "The job as it stands now."}), **refusals(*KEYED, errors.Invalid, errors.NotFound)},
 )
-async def get_job(_: Reader, house: House, job: str) -> Response:
+async def get_job(_: Reader, __: NoQuery, house: House, job: str) -> Response:
     """One job with its last run."""
     return ok(await _standing(house, configured(house, job)))
 

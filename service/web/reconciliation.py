@@ -3,12 +3,13 @@
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from service.domain import errors
 from service.flow.reconciling import reconcile
 from service.store.reconciliation import MOST, Kind
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
-from service.web.fields import Instant, Out
+from service.web.fields import Instant, NoQuery, Out
 from service.web.state import House
 
 router = APIRouter(tags=["reconciliation"])
@@ -43,8 +44,8 @@ class Reconciliation(Out):
         "that were not fanned out, runs and lanes that stand still, counts that disagree. Nothing is changed. What is "
         "young is left alone, so that a busy system shows nothing."
     ),
-    responses={**answers(Reconciliation, {200: "The report as of now."}), **refusals(*KEYED)},
+    responses={**answers(Reconciliation, {200: "The report as of now."}), **refusals(*KEYED, errors.Invalid)},
 )
-async def get_reconciliation(_: Reader, house: House) -> Response:
+async def get_reconciliation(_: Reader, __: NoQuery, house: House) -> Response:
     """The report."""
     return ok(Reconciliation.model_validate(await reconcile(house.db)))

@@ -63,6 +63,7 @@ class Skipped(Out):
 
     payload_purged: int = Field(description="Retention deleted what would be sent.", examples=[0])
     subscriber_deleted: int = Field(examples=[0])
+    tenant_changed: int = Field(description="The subscriber is of another tenant than the event.", examples=[0])
     changed: int = Field(
         description="They were replayed, resolved or tried since the replay was made; known at its end.", examples=[3]
     )
@@ -100,6 +101,7 @@ class Replay(Out):
             skipped=Skipped(
                 payload_purged=record.skipped.get(Refusal.PAYLOAD_PURGED, 0),
                 subscriber_deleted=record.skipped.get(Refusal.SUBSCRIBER_DELETED, 0),
+                tenant_changed=record.skipped.get(Refusal.TENANT_CHANGED, 0),
                 changed=record.skipped.get(Refusal.CHANGED, 0),
             ),
             rate_per_second=record.rate_per_second,

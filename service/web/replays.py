@@ -21,7 +21,7 @@ from service.web.auth import Reader
 from service.web.commands import Operate
 from service.web.delivery_verdicts import Because
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
-from service.web.fields import In, InstantIn, NameText, UuidIn
+from service.web.fields import In, InstantIn, NameText, NoQuery, UuidIn
 from service.web.paging import Listed, ListQuery, uuid
 from service.web.replay_schemas import Replay, ReplayList
 from service.web.state import House
@@ -117,9 +117,9 @@ async def list_replays(_: Reader, house: House, query: Annotated[ListQuery, Quer
 @router.get(
     "/v1/replays/{id}",
     summary="Read a bulk replay",
-    responses={**answers(Replay, {200: "How far it is."}), **refusals(*KEYED, errors.NotFound)},
+    responses={**answers(Replay, {200: "How far it is."}), **refusals(*KEYED, errors.Invalid, errors.NotFound)},
 )
-async def get_replay(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
+async def get_replay(_: Reader, __: NoQuery, house: House, id: str) -> Response:  # noqa: A002 - the path's name
     """One bulk replay."""
     async with house.db.begin() as tx:
         record = await replays.read(tx, _replay(id))

@@ -15,7 +15,7 @@ from service.web.answers import Answer, ok
 from service.web.auth import Reader
 from service.web.commands import Operate, Why
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
-from service.web.fields import In, InstantIn, NameText, ReasonText, RunIdText
+from service.web.fields import In, InstantIn, NameText, NoQuery, ReasonText, RunIdText
 from service.web.jobs import configured
 from service.web.paging import Listed, ListQuery, uuid
 from service.web.schemas import Run, RunList, TickAccepted
@@ -59,9 +59,9 @@ async def list_runs(_: Reader, house: House, query: Annotated[RunsQuery, Query()
 @router.get(
     "/v1/runs/{id}",
     summary="Read a run",
-    responses={**answers(Run, {200: "The run as it stands now."}), **refusals(*KEYED, errors.NotFound)},
+    responses={**answers(Run, {200: "The run as it stands now."}), **refusals(*KEYED, errors.Invalid, errors.NotFound)},
 )
-async def get_run(_: Reader, house: House, id: str) -> Response:  # noqa: A002 - the path's name
+async def get_run(_: Reader, __: NoQuery, house: House, id: str) -> Response:  # noqa: A002 - the path's name
     """One run with the counts of its deliveries."""
     async with house.db.begin() as tx:
         view = await views.run(tx, _run(id))

@@ -21,6 +21,7 @@ from service.web.answers import Answer, ok
 from service.web.auth import Reader
 from service.web.commands import Administer, Operate, Why
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
+from service.web.fields import NoQuery
 from service.web.keyring import Actor
 from service.web.paging import Listed, ListQuery, whole
 from service.web.state import House
@@ -108,9 +109,9 @@ async def list_subscribers(query: Annotated[ListQuery, Query()], house: House, r
 @router.get(
     "/v1/subscribers/{id}",
     summary="Read a subscriber",
-    responses={**answers(Subscriber, {200: "As it stands now."}), **refusals(*KEYED, errors.NotFound)},
+    responses={**answers(Subscriber, {200: "As it stands now."}), **refusals(*KEYED, errors.Invalid, errors.NotFound)},
 )
-async def get_subscriber(id: Slug, house: House, reader: Reader) -> Response:  # noqa: A002 - the path's name
+async def get_subscriber(id: Slug, _: NoQuery, house: House, reader: Reader) -> Response:  # noqa: A002 - the path's name
     """One live subscriber, without its secret."""
     async with house.db.begin() as tx:
         record = await subscribers.read(tx, id, _vault_for(reader, house))

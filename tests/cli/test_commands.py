@@ -114,7 +114,7 @@ async def test_the_doctor_finds_a_healthy_house_and_fails_a_sick_one(live: Live)
     assert healthy.code == 0
     assert verdicts == {
         **dict.fromkeys(("settings", "jobs", "database", "clock", "schema", "ticks", "secrets", "encryption"), "ok"),
-        **dict.fromkeys(("addresses", "leases", "api"), "ok"),
+        **dict.fromkeys(("dispatch", "addresses", "leases", "api"), "ok"),
         **dict.fromkeys(("egress", "retries"), "warn"),
     }
     other_key = await tocsin(live, "doctor", TOCSIN_ENCRYPTION_KEYS=new_key())

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import demo, demo_stage
+from service.cli import demo, demo_cast, demo_stage
+from service.cli.api import Api
 from service.domain.errors import TocsinError
+from service.domain.signing import new_secret
+from tests.cli.conftest import API_KEY, Live
 from tests.cli.inside import own_logging
 from tests.cli.process import ROOT, started
 from tests.cli.test_readme import shell
@@ -60,6 +63,16 @@ async def test_the_demo_settles_tells_why_and_runs_again_after_a_kill(tmp_path: 
         assert await again.ended(seconds=30) == 0
         assert again.out[-1] == "Stopped."
     assert not (tmp_path / ".tocsin/demo/postgres/postmaster.pid").exists()
+
+
+async def test_a_subscriber_whose_secret_was_rotated_is_registered_with_the_demos_own_again(live: Live) -> None:
+    wanted = {"url": "http://127.0.0.1:9/hook", "eventTypes": ["nothing.ever"], "secret": new_secret(b"d" * 32)}
+    async with Api(live.url, API_KEY) as api:
+        for path in ("/v1/subscribers/rotated",) * 2:
+            await demo_cast._put(api, path, wanted)
+            await api.call("POST", f"{path}/rotate-secret", body={"graceSeconds": 0})
+        await demo_cast._put(api, path, wanted)
+        assert "secret" not in await api.call("PUT", path, body=wanted)  # it is the one that signs
 
 
 async def test_a_wrong_signature_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from service.domain import subscriber as bounds
 from service.domain.model import Answer, DeliveryState, HeldBy, Outcome, Policy
 from service.domain.patience import in_words, mean_seconds
 from service.domain.retry import Budget, settle
+from service.flow import control_subscribers
+from service.store import verdicts
 from service.web.operational import BODIES
 from service.web.subscriber_fields import SubscriberIn
 from tests.cli.process import ROOT
@@ -34,6 +36,21 @@ def test_the_table_of_ends_has_every_terminal_state() -> None:
     ends = OUTCOMES.split("## Where a delivery can end")[1].split("##")[0]
     states = set(re.findall(r"^\| `(\w+)` \|", ends, re.MULTILINE))
     assert states == {state.value for state in DeliveryState} - {"pending", "leased"}
+
+
+def test_the_table_of_reasons_has_every_fixed_reason() -> None:
+    written = OUTCOMES.split("## Why it ended")[1].split("\n## ")[0]
+    attempts = [
+        settle(Answer(outcome), Policy(idempotent=idempotent, max_attempts=most), Budget(0, left), 0.5).reason
+        for outcome in Outcome
+        for idempotent in (True, False)
+        for most in (1, 8)
+        for left in (0.0, 1e6)
+    ]
+    flow = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "service/flow").glob("*.py"))
+    untried = re.findall(r'Settlement\([^)]*reason="([a-z-]+)"', flow)
+    operators = [verdicts.RESOLVED, verdicts.CANCELLED, control_subscribers.DELETED]
+    assert set(re.findall(r"^\| `([a-z_-]+)` \|", written, re.MULTILINE)) == {*attempts, *untried, *operators} - {None}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

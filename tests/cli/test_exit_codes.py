@@ -38,6 +38,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "the key's file is not there": (("runs",), {"TOCSIN_API_KEY": "file:/nowhere"}, "cannot be read"),
     "the key is none": (("runs",), {"TOCSIN_API_KEY": "two words"}, "TOCSIN_API_KEY"),
     "the secret's variable is not set": (TICK, {}, "the environment variable S is not set"),
+    "the secret's variable is empty": (TICK, {"S": ""}, "the environment variable S is empty"),
     "the secret's file is not there": ((*SIGN, "--secret", "file:/nowhere"), {}, "cannot be read"),
     "the secret itself is given": ((*SIGN, "--secret", "hunter2hunter2"), {}, "env:NAME or file:PATH"),
     "the secret is empty": ((*SIGN, "--secret", "-"), {}, "is empty"),
@@ -116,6 +117,8 @@ async def test_a_process_that_cannot_start_says_why_in_its_last_line(
         ("receiver", "--answers", "200,sleep"),
         ("tick",),
         ("up", "--port", "1"),
+        *(("replay", "--type", "t", "--reason", "r", "--rate", rate) for rate in ("inf", "nan", "1e400", "0")),
+        ("subscribers", "rotate-secret", "x", "--grace-seconds", "nan"),
     ],
 )
 def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:

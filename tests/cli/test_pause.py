@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from service.cli.api import Api
+from service.cli.standstill import Standstill
 from tests.cli import inside
-from tests.cli.conftest import Live
+from tests.cli.conftest import API_KEY, Live
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,7 @@ async def test_each_thing_is_paused_with_a_reason_and_resumed(
     assert (held.code, shown.code, freed.code) == (0, 0, 0), held.err + shown.err + freed.err
     assert json.loads(held.out) == json.loads(held.out) | paused
     assert "moving" in shown.out
+    assert (held.err, shown.err) == ("", "It was paused already; the first reason stays: moving\n")
     assert json.loads(freed.out) == json.loads(freed.out) | running
 
 
@@ -35,3 +38,23 @@ async def test_what_there_is_not_is_refused_with_one_line(live: Live) -> None:
     for thing in ("job", "subscriber"):
         refused = await inside.call("pause", thing, "nobody", env=live.env)
         assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+        assert f"there is no {thing} nobody" in refused.err
+
+
+async def test_a_pause_of_all_dispatch_is_told_to_whoever_asks_and_once_to_whoever_waits(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (await inside.call("pause", "dispatch", "--reason", "moving", env=live.env)).code == 0
+    asked = await inside.call("dispatch", env=live.env)
+    checked = await inside.call("doctor", "--json", env=live.env)
+    capsys.readouterr()
+    async with Api(live.url, API_KEY) as api:
+        still = Standstill(api)
+        await still.look()
+        still._again_at = 0.0
+        await still.look()
+    assert (await inside.call("resume", "dispatch", env=live.env)).code == 0
+    assert "tocsin resume dispatch" in asked.out
+    [found] = [each for each in checked.json if each["check"] == "dispatch"]
+    assert (found["status"], "by bootstrap: moving." in found["detail"]) == ("warn", True)
+    assert capsys.readouterr().err.count("all dispatch is paused since") == 1

@@ -36,6 +36,8 @@ async def test_a_subscriber_is_put_from_a_file_and_its_secret_goes_into_another(
     assert (again.code, secret.read_text()) == (0, kept)
     assert "keeps its secret" in again.err
     rotated = await tocsin(live, "rotate-secret", "filed", "--grace-seconds", "0", "--secret-to", str(secret))
+    assert f"The new secret is in {secret}" in rotated.err
+    assert "do not sign any more" in rotated.err
     assert rotated.code == 0
     assert secret.read_text() != kept
     assert names(tmp_path) == ["secret", "wanted.json"]

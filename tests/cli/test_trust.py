@@ -2,9 +2,11 @@
 
 import json
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
+from service.domain.identifiers import delivery_id
 from service.store.database import Database
 from service.store.vault import Vault, new_key
 from tests.cli import inside
@@ -23,6 +25,9 @@ async def test_who_did_it_is_told_newest_first(live: Live) -> None:
     assert lines == [("bootstrap", "dispatch.resumed", "to resume"), ("bootstrap", "dispatch.paused", "to pause")]
     assert "dispatch.resumed" in (await inside.call("audit", "--actor", "bootstrap", env=live.env)).out
     assert "No lines" in (await inside.call("audit", "--actor", "nobody", env=live.env)).out
+    one = delivery_id(uuid4(), 1)
+    assert f"delivery:{one}" in (await inside.call("audit", "--object", one, env=live.env)).err
+    assert "the kinds are" in (await inside.call("audit", "--object", "billing", env=live.env)).err
 
 
 async def test_a_running_house_reconciles_to_nothing(live: Live) -> None:
@@ -54,8 +59,8 @@ async def test_the_key_that_seals_is_changed_and_the_doctor_says_how_far_it_is(
     await Scene(database, vault=Vault([old])).subscriber("acme", "http://203.0.114.7/", headers={"x-a": "1"})
     env = {"TOCSIN_DATABASE_URL": database_url, "TOCSIN_ENCRYPTION_KEYS": f"{new},{old}"}
 
-    async def doctor() -> tuple[str, str]:
-        told = await inside.call("doctor", "--json", "--url", "http://127.0.0.1:9", env=env)
+    async def doctor(**other: str) -> tuple[str, str]:
+        told = await inside.call("doctor", "--json", "--url", "http://127.0.0.1:9", env=env | other)
         [found] = [each for each in told.json if each["check"] == "encryption"]
         return found["status"], found["detail"]
 
@@ -70,6 +75,9 @@ async def test_the_key_that_seals_is_changed_and_the_doctor_says_how_far_it_is(
     lost = await inside.call("reseal", env={**env, "TOCSIN_ENCRYPTION_KEYS": old})
     assert lost.code == 1
     assert "2 can be opened with none of TOCSIN_ENCRYPTION_KEYS" in lost.err
+    assert "2 cannot be opened" in lost.out
+    status, detail = await doctor(TOCSIN_ENCRYPTION_KEYS=old)
+    assert (status, "cannot be told while 2 sealed values" in detail) == ("warn", True)
 
 
 async def test_a_key_that_ends_is_listed_with_its_end_and_its_last_use(database_url: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,7 +14,9 @@ from service.domain.model import RunId, RunSource, RunState, Scope
 from service.flow import control
 from service.flow.intake import Accepted
 from service.store import keys, runs
-from service.store.database import Database
+from service.store.database import Database, Tx
+from tests import steering
+from tests.polling import eventually
 from tests.scenes import Scene, shipments_job
 from tests.steering import trail
 
@@ -92,6 +95,27 @@ async def test_a_run_started_by_hand_is_no_tick_of_its_job(scene: Scene) -> None
     await _start(scene, "r1", await _now(scene))
     [row] = await scene.execute("SELECT count(*) AS n FROM tocsin.jobs WHERE last_tick_at IS NOT NULL")
     assert row.n == 0
+
+
+async def test_a_run_started_by_hand_beside_a_resume_is_not_left_held(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, claim, resuming = await _now(scene), runs.claim, list[asyncio.Task[None]]()
+
+    async def claim_beside(tx: Tx, **values: Any) -> bool:
+        claimed = await claim(tx, **values)
+        resuming.append(asyncio.create_task(_resume(scene)))
+        assert await eventually(over_or_blocked)
+        return claimed
+
+    async def over_or_blocked() -> bool:
+        return resuming[0].done() or await steering.blocked(scene)
+
+    monkeypatch.setattr(runs, "claim", claim_beside)
+    await _pause(scene)
+    started = await _start(scene, "r1", now)
+    await resuming[0]
+    assert await _state(scene, started.run) is RunState.CLAIMED
 
 
 async def test_a_refused_start_writes_nothing(scene: Scene) -> None:

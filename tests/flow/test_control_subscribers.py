@@ -13,9 +13,10 @@ from service.flow.control_subscribers import MAX_VALID_SECRETS
 from service.store import fan_out, lanes, subscribers
 from service.store.database import Database
 from service.store.vault import Vault, new_key
+from tests.polling import eventually
 from tests.receivers import Receiver
 from tests.scenes import Scene
-from tests.steering import claim, pause, put, resume, rotate, send_test, signs_with, trail
+from tests.steering import blocked, claim, delete, pause, put, resume, rotate, send_test, signs_with, trail
 from tests.wanting import wanted
 
 
@@ -100,6 +101,34 @@ async def test_a_put_replaces_headers_that_no_key_opens_any_more(scene: Scene) -
     assert (await put(scene, headers={"x-a": "1"})).record.wanted.headers == {"x-a": "1"}
     await rotate(scene, grace_seconds=0)
     assert len(await signs_with(scene, created.record.row)) == 1
+
+
+async def test_the_tenant_is_fixed_while_any_delivery_is_on_record_also_over_a_deletion(scene: Scene) -> None:
+    await put(scene)
+    await put(scene, tenant_id="north")
+    await put(scene)
+    await scene.event()
+    await scene.execute("UPDATE tocsin.deliveries SET state = 'rejected', finished_at = now()")
+    with pytest.raises(Conflict, match="make another subscriber"):
+        await put(scene, tenant_id="rival", url="https://rival.example/")
+    await delete(scene)
+    with pytest.raises(Conflict, match="make another subscriber"):
+        await put(scene, tenant_id="rival", url="https://rival.example/")
+    await scene.execute("DELETE FROM tocsin.deliveries")
+    assert (await put(scene, tenant_id="rival")).record.wanted.tenant_id == "rival"
+
+
+async def test_a_change_of_the_tenant_waits_for_a_fan_out_and_is_refused_by_what_it_made(scene: Scene) -> None:
+    await put(scene)
+    await scene.event()
+    await scene.execute("DELETE FROM tocsin.deliveries")
+    await scene.execute("UPDATE tocsin.events SET fanned_out_at = NULL, fan_out_after = 0")
+    async with scene.db.begin() as tx:
+        assert (await fan_out.fan_out(tx, None)).deliveries == 1
+        moving = asyncio.create_task(put(scene, tenant_id="rival"))
+        assert await eventually(lambda: blocked(scene))
+    with pytest.raises(Conflict, match="make another subscriber"):
+        await moving
 
 
 async def test_a_put_leaves_a_pause_alone(scene: Scene) -> None:

@@ -17,6 +17,7 @@ from service.flow.reconciling import TOLD, Report, reconcile
 from service.store import reconciliation
 from service.store.database import Database
 from service.store.reconciliation import Kind
+from tests import steering
 from tests.receivers import Receiver, answer
 from tests.scenes import Scene, shipments_job
 
@@ -210,6 +211,23 @@ async def test_a_busy_house_shows_nothing_at_any_moment(scene: Scene) -> None:
         await working
     assert looks > 1
     assert _kinds(await reconcile(scene.db)) == []
+
+
+async def test_what_happens_between_the_beginning_of_a_look_and_the_look_is_no_finding(scene: Scene) -> None:
+    async with Receiver(then=answer(200)) as receiver:
+        await scene.subscriber("strict", receiver.url, ordering=Ordering.STRICT)
+        await scene.subscriber("plain", receiver.url)
+        await scene.subscriber("rated", receiver.url, rate_per_second=0.1)
+        for n in range(3):
+            await scene.event(f"e{n}")
+        await scene.execute(f"UPDATE tocsin.deliveries SET next_attempt_at = {LONG_AGO} WHERE next_attempt_at < now()")
+        async with scene.db.begin() as tx:
+            await reconciliation.bound(tx)
+            await scene.dispatcher().once()
+            assert {kind for kind in Kind if (await reconciliation.look(tx, kind)).count} == set()
+            await scene.event("new")
+            await steering.claim(scene)
+            assert {kind for kind in Kind if (await reconciliation.look(tx, kind)).count} == set()
 
 
 async def test_paused_work_is_no_finding_however_long_it_waits(scene: Scene) -> None:

@@ -142,6 +142,18 @@ async def test_no_replay_survives_the_deletion_of_its_subscriber(database: Datab
         await replay(scene, ids[0])
 
 
+async def test_what_was_meant_for_one_tenant_is_not_replayed_to_another(database: Database) -> None:
+    scene = Scene(database)
+    await scene.subscriber("acme", "http://127.0.0.1:9/")
+    await scene.event()
+    await put_into(scene, DeliveryState.REJECTED)
+    await scene.execute("UPDATE tocsin.subscribers SET tenant_id = 'rival'")  # which no PUT would do
+    one = await only(scene)
+    with pytest.raises(Conflict, match="another tenant"):
+        await replay(scene, one)
+    assert (await read(scene, one)).delivery.state is DeliveryState.REJECTED
+
+
 async def test_a_purged_payload_cannot_be_replayed_and_what_is_nowhere_is_not_found(database: Database) -> None:
     scene = Scene(database)
     await scene.subscriber("acme", "http://127.0.0.1:9/")

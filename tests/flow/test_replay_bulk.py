@@ -64,22 +64,26 @@ async def test_a_bulk_replay_releases_what_matched_and_says_of_the_rest_why_not(
     await scene.subscriber("gone", "http://127.0.0.1:9/")
     await fill(scene, 1, slug="gone")
     await scene.execute("UPDATE tocsin.subscribers SET deleted_at = now() WHERE id = 'gone'")
+    await scene.subscriber("moved", "http://127.0.0.1:9/")
+    await fill(scene, 1, slug="moved")
+    await scene.execute("UPDATE tocsin.subscribers SET tenant_id = 'rival' WHERE id = 'moved'")
     await scene.execute(
         "UPDATE tocsin.events SET body = NULL WHERE id = (SELECT event_id FROM tocsin.deliveries LIMIT 1)"
     )
     would = await replay_all(scene, dry_run=True, until=await clock(scene) + timedelta(hours=1))
-    assert (would.state, would.matched) == (ReplayState.DRY_RUN, 8)
-    assert would.skipped == {Refusal.PAYLOAD_PURGED: 1, Refusal.SUBSCRIBER_DELETED: 1}
+    assert (would.state, would.matched) == (ReplayState.DRY_RUN, 9)
+    barred = {Refusal.PAYLOAD_PURGED: 1, Refusal.SUBSCRIBER_DELETED: 1, Refusal.TENANT_CHANGED: 1}
+    assert would.skipped == barred
     assert await scene.execute("TABLE tocsin.replays") == []
     running = await replay_all(scene, reason="attempts")
-    assert (running.state, running.matched) == (ReplayState.RUNNING, 6)
+    assert (running.state, running.matched) == (ReplayState.RUNNING, 7)
     changing = (await scene.views("acme"))[1]
     await replay(scene, named(changing.id))
     await fill(scene, 3)  # ends after the replay was made
     await run_replays(scene)
     done = await progress(scene, running)
     assert (done.state, done.replayed) == (ReplayState.COMPLETED, 3)
-    assert done.skipped == {Refusal.PAYLOAD_PURGED: 1, Refusal.SUBSCRIBER_DELETED: 1, Refusal.CHANGED: 1}
+    assert done.skipped == barred | {Refusal.CHANGED: 1}
     rows = await scene.execute(
         "SELECT d.queue, d.generation, d.attempt_count, g.requested_by, g.reason FROM tocsin.deliveries d "
         "JOIN tocsin.generations g ON g.delivery = d.row WHERE g.replay_id = :id",
@@ -95,7 +99,7 @@ async def test_what_may_have_arrived_has_to_be_named(scene: Scene, state: Delive
     await fill(scene, 2, state=state.value)
     assert (await replay_all(scene, subscriber_id="acme")).state is ReplayState.COMPLETED
     assert (await replay_all(scene, state, subscriber_id="acme")).matched == 2
-    assert (await replay_all(scene, state, subscriber_id="nobody", dry_run=True)).matched == 0
+    assert (await replay_all(scene, state, event_type="never.was", dry_run=True)).matched == 0
     await run_replays(scene)
     assert await scene.states() == {"pending": 2}
 
@@ -146,7 +150,7 @@ async def test_a_replay_that_is_stopped_keeps_what_it_released_and_releases_no_m
     assert await scene.states() == {"exhausted": 30, "pending": 10}
     lines = [(each.action, each.actor) for each in await steering.trail(scene) if each.object.startswith("replay:")]
     assert lines == [("replay.created", "alice"), ("replay.cancelled", "bob")]
-    finished = await replay_all(scene, subscriber_id="nobody")
+    finished = await replay_all(scene, event_type="never.was")
     with pytest.raises(Conflict):
         await control_replays.cancel_replay(scene.db, finished.id, actor="bob", reason="late")
 

@@ -9,13 +9,17 @@ import pytest
 import structlog
 from sqlalchemy import text
 
-from service.domain.model import EventId, OnDeadLetter, Ordering, RunState
+from service.domain.model import EventId, OnDeadLetter, Ordering, RunState, SubscriberRow
+from service.flow import control_subscribers
 from service.flow.discovery import Discovery
 from service.store import retention
 from service.store.database import Database
 from service.store.vault import Vault, new_key
+from tests import steering
 from tests.attic import Attic, retention_job
+from tests.operating import clock
 from tests.polling import eventually
+from tests.receivers import Receiver, answer
 from tests.scenes import Scene
 from tests.workers import WorkerProcess
 
@@ -142,6 +146,30 @@ async def test_the_erasure_of_a_tenant_leaves_nothing_that_is_terminal(scene: Sc
     assert await attic.subjects() == {"open", "ours"}
     assert (await attic.left())["deliveries"] == 2
     assert (progress["deliveries"]["done"], progress["events"]["done"]) == (10, 5)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_an_answer_to_what_was_erased_leaves_no_evidence(scene: Scene, *, beside: bool) -> None:
+    held = asyncio.Event()
+    async with Receiver(answer(200, hold=held, body=b"of the tenant")) as receiver:
+        await scene.subscriber("theirs", receiver.url, event_types=("only.theirs",))
+        await scene.execute("UPDATE tocsin.subscribers SET deleted_at = now() WHERE id IN ('one', 'two')")
+        await scene.event("in-flight", "only.theirs")
+        sending = asyncio.create_task(scene.dispatcher().once())
+        await eventually(lambda: receiver.requests)
+        await control_subscribers.delete_subscriber(scene.db, "theirs", actor="ada")
+        if beside:
+            async with scene.db.begin() as tx:
+                [row] = await scene.execute("SELECT row FROM tocsin.subscribers WHERE id = 'theirs'")
+                page = retention.Page(await clock(scene), [0], 10)
+                assert (await retention.delete_deliveries_of(tx, SubscriberRow(row.row), page)).done == 1
+                held.set()
+                assert await eventually(lambda: steering.blocked(scene))
+        await swept(scene, erase_tenants=["default"])
+        held.set()
+        await sending
+    left = await Attic(scene).left()
+    assert (left["deliveries"], left["attempts"], left["events"]) == (0, 0, 0)
 
 
 async def test_a_dry_run_counts_and_changes_nothing(scene: Scene, attic: Attic) -> None:

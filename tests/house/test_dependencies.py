@@ -22,7 +22,10 @@ RUNTIME = names(PROJECT["project"]["dependencies"])
 DEVELOPMENT = names(PROJECT["dependency-groups"]["dev"] + PROJECT["dependency-groups"]["build"])
 PEERS = names(PROJECT["dependency-groups"]["peers"])
 """Installed apart, for `make bench-peers` alone."""
-PEERS_OWN = ROOT / "bench" / "peers" / "pgqueuer_worker.py"
+BROWSER = names(PROJECT["dependency-groups"]["browser"])
+"""Likewise, for `make console-proof`."""
+APART = (ROOT / "bench" / "peers" / "pgqueuer_worker.py", ROOT / "bench" / "console" / "browser")
+INSTALLED_APART = {".peers", ".browser"}
 
 
 def imported(*folders: str) -> set[str]:
@@ -30,7 +33,7 @@ def imported(*folders: str) -> set[str]:
     providers = packages_distributions()
     found: set[str] = set()
     for path in (it for folder in folders for it in (ROOT / folder).rglob("*.py")):
-        if path == PEERS_OWN or ".peers" in path.parts:
+        if any(path.is_relative_to(it) for it in APART) or INSTALLED_APART & set(path.parts):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
@@ -60,7 +63,7 @@ def test_all_that_tests_and_benchmarks_import_is_declared() -> None:
 def test_every_dependency_has_its_reason() -> None:
     page = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text()
     explained = set(re.findall(r"^\| ([a-z0-9-]+) \| .+ \|$", page, re.MULTILINE)) - {"package", "---"}
-    assert explained == RUNTIME | DEVELOPMENT | PEERS
+    assert explained == RUNTIME | DEVELOPMENT | PEERS | BROWSER
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -74,8 +77,8 @@ def test_a_lock_pins_every_package_by_hash_and_names_no_index(lock: Path) -> Non
 
 def test_the_locks_hold_what_is_declared() -> None:
     runtime, dev = ((ROOT / "requirements" / name).read_text() for name in ("runtime.txt", "dev.txt"))
-    peers = (ROOT / "requirements" / "peers.txt").read_text()
-    for lock, declared in ((runtime, RUNTIME), (dev, RUNTIME | DEVELOPMENT), (peers, PEERS)):
+    peers, browser = ((ROOT / "requirements" / name).read_text() for name in ("peers.txt", "browser.txt"))
+    for lock, declared in ((runtime, RUNTIME), (dev, RUNTIME | DEVELOPMENT), (peers, PEERS), (browser, BROWSER)):
         pinned = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
         assert declared - pinned == set()
     assert set(re.findall(r"^\S+==\S+", runtime, re.MULTILINE)) <= set(re.findall(r"^\S+==\S+", dev, re.MULTILINE))

@@ -9,6 +9,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.util import CommandError
 from sqlalchemy import Connection, inspect, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -121,6 +122,12 @@ async def test_migrations_can_be_taken_back(empty_database_url: str) -> None:
         left = await connection.run_sync(lambda it: inspect(it).get_table_names(SCHEMA))
     await engine.dispose()
     assert left == ["alembic_version"]
+
+
+def test_alembic_itself_names_the_setting_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOCSIN_DATABASE_URL", raising=False)
+    with pytest.raises(CommandError, match="TOCSIN_DATABASE_URL is not set"):
+        command.current(migrations._config())
 
 
 def test_a_migration_never_imports_the_code() -> None:

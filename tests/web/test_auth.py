@@ -44,6 +44,9 @@ async def test_every_operation_but_ticks_health_and_metrics_asks_for_a_key(refus
     for path, operations in openapi_document()["paths"].items():
         for method, operation in operations.items():
             assert (operation["security"] == []) is (path in open_paths), path
+            for [scope] in (role.values() for role in operation["security"]):
+                assert operation["description"].endswith(f"Needs an API key of scope `{scope[0]}`.")
+                assert (scope == ["read"]) is (method == "get")
             if path not in open_paths:
                 url = path.replace("{job}", JOB).replace("{id}", "x")
                 answer = await refusing.client.request(method, url, headers={"authorization": "Bearer ECHO"})
@@ -64,7 +67,8 @@ async def test_a_scope_includes_the_smaller_ones(api: Api) -> None:
 async def test_a_scope_that_is_too_small_is_refused_before_the_body_is_read(api: Api) -> None:
     reader = await api.key("reader", Scope.READ)
     answer = await api.client.post("/v1/events", content=b"{ECHO", headers=reader)
-    problem(answer, 403, "forbidden")
+    refused = problem(answer, 403, "forbidden")
+    assert refused["detail"] == "This needs the scope `operate`; this key has `read`."
 
 
 async def test_the_name_of_the_key_stands_in_the_audit_trail(api: Api) -> None:

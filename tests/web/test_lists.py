@@ -148,6 +148,15 @@ async def test_a_query_that_nobody_understands_is_refused(
     assert [error["pointer"] for error in answer.json()["errors"]] == places
 
 
+ONES = ["/v1/dispatch", "/v1/backlog", "/v1/reconciliation", f"/v1/jobs/{JOB}", "/v1/runs/x", "/v1/events/x"]
+ONES += ["/v1/deliveries/x", "/v1/replays/x", "/v1/subscribers/x"]
+
+
+@pytest.mark.parametrize("path", ONES)
+async def test_what_takes_no_query_refuses_any(refusing: Api, path: str) -> None:
+    assert pointers(await refusing.client.get(f"{path}?fresh=1")) == ["/query/fresh"]
+
+
 FILTERS = [
     ("/v1/runs", "state", "ECHO"),
     ("/v1/runs", "state", ""),

@@ -96,7 +96,7 @@ async def test_a_bulk_replay_is_counted_started_followed_and_stopped(api: Api) -
         "state": "running",
         "matched": 1,
         "replayed": 0,
-        "skipped": {"payloadPurged": 0, "subscriberDeleted": 0, "changed": 0},
+        "skipped": {"payloadPurged": 0, "subscriberDeleted": 0, "tenantChanged": 0, "changed": 0},
         "ratePerSecond": 100.0,
         "finishedAt": None,
         "etaSeconds": 0.0,
@@ -116,6 +116,7 @@ REFUSED = [
     ({"state": "pending"}, ["/filter/state"]),
     ({"state": "ECHO"}, ["/filter/state"]),
     ({"runId": "ECHO"}, ["/filter/runId"]),
+    ({"subscriberId": "ECHO"}, ["/filter/subscriberId"]),
     ({"since": "yesterday"}, ["/filter/since"]),
     ({"subscriberId": "a\x00b"}, ["/filter/subscriberId"]),
     ({"everything": True}, ["/filter/everything"]),
@@ -134,7 +135,9 @@ async def test_a_rate_out_of_its_bounds_is_refused(refusing: Api, rate: object) 
     assert pointers(await refusing.client.post("/v1/replays", json=body)) == ["/ratePerSecond"]
 
 
-@pytest.mark.parametrize("path", ["/v1/replays/x", "/v1/replays/422fcd4b-aad0-404c-af02-524df8382a10", "/v1/replays/a%00b"])
+@pytest.mark.parametrize(
+    "path", ["/v1/replays/x", "/v1/replays/422fcd4b-aad0-404c-af02-524df8382a10", "/v1/replays/a%00b"]
+)
 async def test_a_replay_that_is_not_there_is_not_found(refusing: Api, path: str) -> None:
     problem(await refusing.client.get(path), 404, "not-found")
 

@@ -5,7 +5,7 @@ import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
@@ -18,7 +18,7 @@ from service.domain.model import Scope
 from service.web import bodies, idempotency
 from service.web.answers import Answer
 from service.web.console import notices
-from service.web.console.notices import Notice
+from service.web.console.notices import Notice, Typed
 from service.web.console.session import Session
 from service.web.fields import ReasonText
 from service.web.idempotency import Kept, Once, Work
@@ -57,6 +57,12 @@ class Form:
     def all(self, name: str) -> list[str]:
         """The values of a field that may stand there many times, such as ticked boxes."""
         return list(self.fields.get(name, ()))
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """What may stand there again: the fields that a person filled in."""
+        ours = {"csrf", "once"}
+        return {name: each[0] for name, each in self.fields.items() if name not in ours and len(each) == 1}
 
     def reason(self, *, required: bool = False) -> str | None:
         """The field `reason`; None where it may be left out and was.
@@ -126,7 +132,8 @@ async def act(
 ) -> Response:
     """Do the work, once however often this form is sent; then to the page `back`, which shows what came of it.
 
-    A refusal is shown there too. `work` may answer `Done` to lead to a page that is known only afterwards.
+    A refusal is shown there too, with what was typed. `work` may answer `Done` to lead to a page that is known only
+    afterwards.
     """
     state: WebState = request.app.state.web
     house = state.runtime
@@ -135,6 +142,8 @@ async def act(
         notice, where = _told((await _once(once, _answering(work))).answer)
     except TocsinError as error:
         notice, where = notices.of_error(FormUsed() if isinstance(error, IdempotencyMismatch) else error), None
+    if notice.bad:
+        notice = replace(notice, typed=Typed(request.url.path, form.typed))
     response = RedirectResponse(where or back, HTTPStatus.SEE_OTHER)
     notices.leave(request, response, house.vault, notice)
     return response

@@ -1,6 +1,7 @@
 """What an action says on the page after it: carried there by a sealed cookie, shown once."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -15,16 +16,28 @@ COOKIE = "tocsin_notice"
 LIFE_SECONDS = 60
 MAX_CHARS = 600
 
+MAX_BYTES = 2600
+"""Of all that is carried, so that the sealed cookie stays within the 4,096 that a browser keeps."""
+
 _MARK = "console notice"
 _MAX_COOKIE_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """What stood in a form that was refused, by the names of its fields; `action` is where the form posts to."""
+
+    action: str
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence or two; `bad` where something was refused."""
+    """One sentence or two; `bad` where something was refused, with what was `typed`, so that it can be mended."""
 
     text: str
     bad: bool = False
+    typed: Typed | None = None
 
 
 def of_error(error: TocsinError) -> Notice:
@@ -38,9 +51,10 @@ def of_error(error: TocsinError) -> Notice:
 
 
 def leave(request: Request, response: Response, vault: Vault, notice: Notice) -> None:
-    """Have the next page show it."""
-    text = json.dumps({"is": _MARK, "text": notice.text[:MAX_CHARS], "bad": notice.bad}, ensure_ascii=False)
-    sealed = vault.seal(text.encode("utf-8", "replace")).decode("ascii")
+    """Have the next page show it; what was typed goes along where there is room for it."""
+    told = {"is": _MARK, "text": notice.text[:MAX_CHARS], "bad": notice.bad}
+    content = _packed(told | {"typed": [notice.typed.action, notice.typed.fields]} if notice.typed else told)
+    sealed = vault.seal(content if len(content) <= MAX_BYTES else _packed(told)).decode("ascii")
     put_cookie(request, response, COOKIE, sealed, LIFE_SECONDS)
 
 
@@ -53,12 +67,18 @@ def waiting(request: Request, vault: Vault) -> Notice | None:
         told = json.loads(vault.open(cookie.encode()))
     except (Unreadable, ValueError):
         return None
-    return Notice(told["text"], told["bad"]) if isinstance(told, dict) and told.get("is") == _MARK else None
+    if not isinstance(told, dict) or told.get("is") != _MARK:
+        return None
+    return Notice(told["text"], told["bad"], Typed(*told["typed"]) if "typed" in told else None)
 
 
 def clear(response: Response) -> None:
     """Show it no second time."""
     response.delete_cookie(COOKIE, path=PATH)
+
+
+def _packed(told: Mapping[str, object]) -> bytes:
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _field(pointer: str) -> str:

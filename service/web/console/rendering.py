@@ -1,6 +1,7 @@
 """Pages from templates: everything escaped, one frame around them all, and the headers that keep scripts out."""
 
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +16,7 @@ from markupsafe import Markup
 
 from service.domain.model import Scope
 from service.web.console import assets, charts, filters, notices, words
+from service.web.console.notices import Notice
 from service.web.console.session import Frame
 from service.web.state import WebState
 
@@ -43,16 +45,26 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
     """The template with these values and with what every page has, as a response.
 
     Templates find: `session` (None where nobody is signed in), `csrf`, `once()` (fresh at each call), `now`, `dispatch`
-    (how it stands; None where nobody is signed in), `notice`, `here` (the path), `query` (as given) and `may(scope)`.
+    (how it stands; None where nobody is signed in), `notice`, `typed_into(action)` (what stood in that form when it was
+    refused just now), `here` (the path), `query` (as given) and `may(scope)`.
     """
     state: WebState = request.app.state.web
     frame: Frame | None = getattr(request.state, "frame", None)
     notice = notices.waiting(request, state.runtime.vault)
-    framed = {"notice": notice} | _framed(frame) | _asked(request) | values
+    framed = _noticed(notice) | _framed(frame) | _asked(request) | values
     response = HTMLResponse(ENVIRONMENT.get_template(template).render(framed), status, dict(HEADERS))
     if notice is not None and status == HTTPStatus.OK:
         notices.clear(response)
     return response
+
+
+def _noticed(notice: Notice | None) -> dict[str, object]:
+    typed = notice.typed if notice else None
+
+    def typed_into(action: str) -> Mapping[str, str]:
+        return typed.fields if typed and typed.action == action else {}
+
+    return {"notice": notice, "typed_into": typed_into}
 
 
 def _framed(frame: Frame | None) -> dict[str, object]:

@@ -9,14 +9,16 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from service.domain.errors import Invalid, NotFound, TocsinError
 from service.web.console.filters import link
 from service.web.console.forms import FormExpired
 from service.web.console.rendering import page
 from service.web.console.session import HOME, PATH, SignInNeeded
+from service.web.edge import log_failure
 from service.web.faults import problems_of
-from service.web.problems import document, kind_of
+from service.web.problems import Internal, document, kind_of
 
 _IN_WORDS: Mapping[type[TocsinError], tuple[str, str]] = MappingProxyType(
     {
@@ -44,6 +46,11 @@ class ConsoleRoute(APIRoute):
                 return refused(request, error)
             except RequestValidationError as error:
                 return refused(request, Invalid(*problems_of(error.errors())))
+            except HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 - people read a page, whatever has happened
+                log_failure(request.method, error)
+                return refused(request, Internal())
 
         return handler
 

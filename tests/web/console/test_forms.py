@@ -30,6 +30,19 @@ async def test_what_is_refused_is_said_on_the_page_and_nothing_is_done(api: Api,
     assert await trail(api) == []
 
 
+async def test_what_was_typed_into_a_refused_form_stands_there_again_once(browser: Browser) -> None:
+    action = f"/console/jobs/{JOB}/runs"
+    page = await browser.fill("/console/jobs", action, runId='by "hand"', cutoff="tomorrow", reason="a long reason")
+    typed = page.fields(action)
+    assert (typed["runId"], typed["cutoff"], typed["reason"]) == ('by "hand"', "tomorrow", "a long reason")
+    assert (page.fields(f"/console/jobs/{JOB}/pause")["reason"], len(typed["once"])) == ("", 24)
+    [opened] = [each for each in page.all("details") if "open" in each.attributes]
+    assert "Start a run" in opened.text
+    assert (await browser.open("/console/jobs")).fields(action)["reason"] == ""
+    page = await browser.fill("/console/jobs", action, cutoff="tomorrow", reason="é" * 3000)
+    assert (page.notice[:7], page.fields(action)["reason"]) == ("cutoff ", "")
+
+
 async def test_a_form_that_is_not_from_our_page_is_refused(api: Api, browser: Browser, reader: Browser) -> None:
     ours = (await browser.open("/console/")).fields(PAUSE) | {"reason": "x"}
     theirs = (await reader.open("/console/")).fields("/console/sign-out")

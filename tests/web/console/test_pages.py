@@ -150,3 +150,14 @@ async def test_lists_are_filtered_and_paged_in_the_url(api: Api, browser: Browse
 async def test_what_does_not_exist_is_said_on_a_page(browser: Browser) -> None:
     for path in ("/console/runs/none", "/console/runs/01a22ed6-0eee-7162-992b-8c5f01e74346", "/console/nowhere"):
         assert "There is no such thing here" in (await browser.open(path, status=404)).text()
+
+
+async def test_what_nobody_expected_is_a_page_too_and_shows_nothing_of_itself(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ValueError("a secret in a message")
+
+    monkeypatch.setattr(overview, "read", broken)
+    page = await browser.open("/console/", status=500)
+    assert ([each.text for each in page.all("a") if each.text == "Runs"], "secret" in page.html) == (["Runs"], False)
