@@ -72,8 +72,10 @@ async def test_a_secret_that_was_ended_signs_nothing_that_was_leased_before(data
 
         assert await _changed(scene, receiver, hold, change) == [f"e{n}" for n in range(1, 6)]
         for request in receiver.requests[1:]:
-            timestamp = int(request.header("webhook-timestamp"))
-            signed = sign((fresh[0],), request.header("webhook-id"), timestamp, request.body)
+            key, timestamp = request.header("webhook-id"), request.header("webhook-timestamp")
+            assert key is not None
+            assert timestamp is not None
+            signed = sign((fresh[0],), key, int(timestamp), request.body)
             assert request.header("webhook-signature") == signed
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.scenes import Scene, shipments_job
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reconciliation.md").read_text(encoding="utf-8")
-RUNBOOK = (DOCS / "rollback.md").read_text(encoding="utf-8")
 LONG_AGO = "now() - interval '10 minutes'"
 
 
@@ -282,13 +280,3 @@ async def test_the_statements_of_the_page_mend_what_they_are_for(scene: Scene, c
 
 def test_every_kind_has_its_row_on_the_page() -> None:
     assert re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE) == list(Kind)
-
-
-async def test_the_runbook_measures_the_lag_of_what_could_go_out(scene: Scene) -> None:
-    [statement] = re.findall(r"```sql\n(.*?);\n```", RUNBOOK, re.DOTALL)
-    assert (await scene.execute(statement))[0].lag is None
-    await _due_not_claimed(scene)
-    [row] = await scene.execute(statement)
-    assert timedelta(minutes=10) <= row.lag < timedelta(minutes=15)
-    await scene.execute("UPDATE tocsin.lanes SET state = 'paused'")
-    assert (await scene.execute(statement))[0].lag is None
