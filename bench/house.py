@@ -79,7 +79,7 @@ class House:
             made += chunk.deliveries
 
     async def backlog(self, count: int, type_: str = bodies.MEASURED) -> RunId:
-        """Deliveries of so many events to all who want them, by one run, which it gives; with paused lanes they wait."""
+        """Deliveries of so many events to all who want them, by the run that it gives; with paused lanes they wait."""
         run = await self.discovered(count, type_)
         await self.fan_out(run)
         await self.execute("UPDATE tocsin.runs SET state = 'completed', completed_at = now() WHERE id = :run", run=run)

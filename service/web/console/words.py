@@ -44,10 +44,10 @@ def state(word: object, toned: str | None = None) -> Markup:
 
 
 def number(value: float | None) -> str:
-    """1234567 as 1,234,567; a dash for None."""
+    """1234567 as 1,234,567, with one decimal where there is one; a dash for None."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
 
 
 def duration(seconds: float | None) -> str:
