@@ -93,9 +93,10 @@ async def ready(scene: Scene) -> None:
 
 
 def explained(requests: Sequence[Request], done: Sequence[Delivery]) -> bool:
-    """Whether there is a lost lease for each request that came again."""
-    lost = sum(attempt["outcome"] == "in_doubt" for each in done for attempt in each["attempts"])
-    return bool(len(requests) - len(done) <= lost)
+    """Whether there is a lost lease, or an attempt that got no answer, for each request that came again."""
+    attempts = [attempt for each in done for attempt in each["attempts"]]
+    unanswered = sum(each["outcome"] in {"in_doubt", "timeout"} and not each["late"] for each in attempts)
+    return bool(len(requests) - len(done) <= unanswered)
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from service.cli.api import NobodyAnswers
 from service.cli.drill_evidence import Check, Delivery, NotRun, both_sides, check
-from service.cli.drill_lease import resume_once, waiting_flock
-from service.cli.drill_stage import Scene, Target
+from service.cli.drill_stage import REASON, Scene, Target
 from service.domain.errors import TocsinError, Unavailable
 from service.postgres_signs import is_postgres
 from service.runtime import database_url
@@ -29,12 +28,12 @@ _REVIVAL_SECONDS = 120.0
 
 async def database_gone(settings: Settings, scene: Scene) -> list[Check]:
     """SIGQUIT the embedded PostgreSQL when a receiver has a request, and keep it down."""
-    target = await waiting_flock(scene, _FLOCK)
+    target = await _waiting_flock(scene, _FLOCK)
     server = await _own_server(settings, target)
     died = asyncio.Event()
     with _held_down(settings.data_dir):
         target.receiver.then = partial(_kill, server, died)
-        await resume_once(scene, target)
+        await _resume_once(scene, target)
         await asyncio.wait_for(died.wait(), scene.stage.patience)
         scene.note(
             f"SIGQUIT to PostgreSQL ({server}) while a request is under way; it stays away {_GONE_SECONDS:.0f} s"
@@ -72,6 +71,23 @@ async def _meanwhile(scene: Scene) -> tuple[int, int]:
             refused += 1
         await asyncio.sleep(_LOOK_SECONDS)
     return alive, refused
+
+
+async def _waiting_flock(scene: Scene, count: int) -> Target:
+    """A target for which so many deliveries wait behind a pause."""
+    target = await scene.subscriber("200")
+    await scene.steer(target, "pause")
+    await scene.publish(count)
+    await scene.until(target, f"{count} deliveries wait", lambda found: len(found) == count)
+    return target
+
+
+async def _resume_once(scene: Scene, target: Target) -> None:
+    """Let a target go on; what follows at once may take the answer away, so it is not asked for again here."""
+    try:
+        await scene.stage.api.call("POST", f"/v1/subscribers/{target.id}/resume", body={"reason": REASON})
+    except Unavailable:
+        scene.note("no answer to the resume: the database was gone by then")
 
 
 async def _back(scene: Scene) -> None:

@@ -17,19 +17,23 @@ from service.store.database import Tx
 Link: TypeAlias = tuple[SubscriberRow, int]
 """A subscriber and an order key of it: one chain."""
 
-# Locked heads are passed over: whoever holds one is ending it and promotes its successor afterwards.
+# The head is found before it is locked: where somebody has it locked, nothing is promoted, and above all not what
+# stands behind it. Whoever holds it puts it back, or ends it and promotes its successor afterwards.
 _PROMOTE = text("""
     WITH chain AS MATERIALIZED (SELECT * FROM unnest(:subscribers, :keys) AS t (subscriber, order_key)),
     head AS MATERIALIZED (
         SELECT h.row FROM chain c JOIN tocsin.lanes l USING (subscriber) CROSS JOIN LATERAL (
-            SELECT d.row, d.next_attempt_at, d.lease_owner FROM tocsin.deliveries d
+            SELECT d.row FROM tocsin.deliveries d
              WHERE d.subscriber = c.subscriber AND d.order_key = c.order_key AND d.finished_at IS NULL
-             ORDER BY d.row LIMIT 1 FOR UPDATE SKIP LOCKED) h
-         WHERE h.next_attempt_at = 'infinity' AND h.lease_owner IS NULL
-           AND (l.on_dead_letter = 'skip' OR NOT EXISTS (
+             ORDER BY d.row LIMIT 1) first
+         CROSS JOIN LATERAL (
+            SELECT d.row FROM tocsin.deliveries d
+             WHERE d.row = first.row AND d.finished_at IS NULL AND d.next_attempt_at = 'infinity'
+               AND d.lease_owner IS NULL FOR NO KEY UPDATE SKIP LOCKED) h
+         WHERE l.on_dead_letter = 'skip' OR NOT EXISTS (
                 SELECT FROM tocsin.deliveries b
                  WHERE b.subscriber = c.subscriber AND b.order_key = c.order_key AND b.row < h.row
-                   AND b.state IN ('exhausted', 'rejected', 'ambiguous'))))
+                   AND b.state IN ('exhausted', 'rejected', 'ambiguous')))
     UPDATE tocsin.deliveries d SET next_attempt_at = now() FROM head h WHERE d.row = h.row
 """).bindparams(bindparam("subscribers", type_=Flat("integer")), bindparam("keys", type_=Flat("bigint")))
 

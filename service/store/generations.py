@@ -57,13 +57,20 @@ _HOLD = text("""
      WHERE d.row = ANY(:rows) ORDER BY s.row, d.row FOR SHARE OF s, e
 """).bindparams(bindparam("rows", type_=Flat("bigint")))
 
+_CHOSEN = "d.row, d.event_id, d.subscriber, d.run_id, d.order_key, d.reason, d.finished_at, d.generation, d.lease_owner"
+
 # A dead letter that blocks its chain keeps its place: everything behind it still waits, which shows in the next of it.
-# Of any other the successors were sent meanwhile, so that it leaves the order.
+# Of any other the successors were sent meanwhile, so that it leaves the order. Only what has ended is locked: what
+# waits in a chain could not be promoted meanwhile, and nobody would come back to it.
 _OPEN = text(f"""
-    WITH chosen AS MATERIALIZED (
-        SELECT d.row, d.event_id, d.subscriber, d.run_id, d.order_key, d.state, d.reason, d.finished_at, d.generation,
-               d.lease_owner
-          FROM tocsin.deliveries d WHERE d.row = ANY(:rows) ORDER BY d.row FOR NO KEY UPDATE),
+    WITH held AS MATERIALIZED (
+        SELECT {_CHOSEN}, d.state FROM tocsin.deliveries d
+         WHERE d.row = ANY(:rows) AND d.finished_at IS NOT NULL ORDER BY d.row FOR NO KEY UPDATE),
+    chosen AS MATERIALIZED (
+        SELECT *, true AS held FROM held
+        UNION ALL
+        SELECT {_CHOSEN}, 'pending', false FROM tocsin.deliveries d
+         WHERE d.row = ANY(:rows) AND d.row <> ALL (ARRAY(SELECT row FROM held))),
     judged AS MATERIALIZED (
         SELECT c.*, s.deadline_seconds,
                CASE WHEN c.state IN ({_quoted(DEAD_LETTERS)}) AND l.on_dead_letter = 'block'
@@ -73,7 +80,8 @@ _OPEN = text(f"""
                                               AND n.row > c.row AND n.finished_at IS NULL
                                             ORDER BY n.row LIMIT 1), false)
                     THEN c.order_key END AS kept,
-               CASE WHEN c.state NOT IN ({_quoted(REPLAYABLE)}) OR c.finished_at > :ended_by THEN '{Refusal.CHANGED}'
+               CASE WHEN NOT c.held OR c.state NOT IN ({_quoted(REPLAYABLE)}) OR c.finished_at > :ended_by
+                    THEN '{Refusal.CHANGED}'
                     WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'
                     WHEN e.tenant_id <> s.tenant_id THEN '{Refusal.TENANT_CHANGED}'
                     WHEN e.body IS NULL THEN '{Refusal.PAYLOAD_PURGED}' END AS refused

@@ -31,14 +31,18 @@ FRESH_SECONDS = 5.0
 )
 async def get_metrics(state: State) -> Response:
     """Every metric; when the last ticks came is also known of those that other processes took, or this one forgot."""
-    now = time.monotonic()
-    if now >= state.look_again_at:
-        state.look_again_at = now + FRESH_SECONDS
-        state.gauges = await gauges.look(state.runtime.db, LOOK_SECONDS)
-        if state.gauges is not None:
-            await _look_at_ticks(state)
+    if time.monotonic() >= state.look_again_at:
+        await state.looks.join(None, lambda: _look(state))
     content = state.runtime.counters.text(House(state.gauges))
     return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+async def _look(state: WebState) -> None:
+    """Everyone who scrapes meanwhile waits for this look: what is not known yet must not read as an outage."""
+    state.gauges = await gauges.look(state.runtime.db, LOOK_SECONDS)
+    if state.gauges is not None:
+        await _look_at_ticks(state)
+    state.look_again_at = time.monotonic() + FRESH_SECONDS
 
 
 async def _look_at_ticks(state: WebState) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
+from service.flow.flights import Flights
 from service.runtime import Runtime
 from service.store.gauges import Gauges
 from service.web.keyring import Keyring
@@ -27,6 +28,8 @@ class WebState:
     """The latest look at the database that a readiness probe asked for."""
     look_again_at: float = 0.0
     """When a scrape of the metrics may ask the database again, by the monotonic clock."""
+    looks: Flights[None, None] = field(default_factory=Flights[None, None])
+    """The look that scrapes are waiting for."""
     gauges: Gauges | None = None
     """What the last such look found; None where the database had no answer in time."""
 

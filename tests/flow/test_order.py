@@ -123,7 +123,9 @@ async def test_a_failing_subject_does_not_hold_up_the_others(database: Database)
         return DISCONNECT if subject_of(request) == "s1" else answer(200)
 
     async with Receiver(*[one_fails] * 40) as receiver:
-        await scene.subscriber("subject", receiver.url, ordering=Ordering.SUBJECT)
+        await scene.subscriber(
+            "subject", receiver.url, ordering=Ordering.SUBJECT, backoff_base_seconds=900, backoff_cap_seconds=900
+        )
         await _publish(scene, 12, subjects=3)
         dispatcher = scene.dispatcher()
         while await dispatcher.once():

@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from service.domain.errors import Forbidden, Unauthenticated
 from service.domain.model import Scope
-from service.web.console import forms, session
+from service.web.console import forms, notices, session
 from service.web.console.rendering import page
 from service.web.console.route import ConsoleRoute
 from service.web.console.session import HOME, PATH, Signed
@@ -44,6 +44,7 @@ async def sign_in(request: Request, state: State) -> Response:
         return page(request, "sign_in.html", status=HTTPStatus.UNAUTHORIZED, wanted=wanted, wrong=_WRONG)
     response = RedirectResponse(wanted, HTTPStatus.SEE_OTHER)
     session.begin(request, response, house.vault, key)
+    notices.clear(response)
     return response
 
 
@@ -53,6 +54,7 @@ async def sign_out(request: Request, signed: Signed) -> Response:
     await forms.posted(request, signed, Scope.READ)
     response = RedirectResponse(f"{PATH}/sign-in", HTTPStatus.SEE_OTHER)
     session.end(response)
+    notices.clear(response)
     return response
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
@@ -88,6 +88,17 @@ class Done:
     back: str | None = None
 
 
+def require(session: Session, needed: Scope) -> None:
+    """Let holders of this scope through.
+
+    Raises:
+        Forbidden: the holder of the session may not do that.
+
+    """
+    if not session.actor.scope.includes(needed):
+        raise Forbidden(f"Your key has the scope {session.actor.scope.value}; this needs {needed.value}.")
+
+
 async def posted(request: Request, session: Session, needed: Scope) -> Form:
     """The form in the request.
 
@@ -103,8 +114,7 @@ async def posted(request: Request, session: Session, needed: Scope) -> Form:
         raise FormExpired
     if not _ONCE.fullmatch(form.once):
         raise FormExpired
-    if not session.actor.scope.includes(needed):
-        raise Forbidden(f"Your key has the scope {session.actor.scope.value}; this needs {needed.value}.")
+    require(session, needed)
     return form
 
 
@@ -144,8 +154,9 @@ async def act(
         notice, where = notices.of_error(FormUsed() if isinstance(error, IdempotencyMismatch) else error), None
     if notice.bad:
         notice = replace(notice, typed=Typed(request.url.path, form.typed))
-    response = RedirectResponse(where or back, HTTPStatus.SEE_OTHER)
-    notices.leave(request, response, house.vault, notice)
+    target = where or back
+    response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
+    notices.leave(request, response, house.vault, notice, csrf=session.csrf, path=urlsplit(target).path)
     return response
 
 

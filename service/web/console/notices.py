@@ -50,16 +50,19 @@ def of_error(error: TocsinError) -> Notice:
     return Notice(error.detail, bad=True)
 
 
-def leave(request: Request, response: Response, vault: Vault, notice: Notice) -> None:
-    """Have the next page show it; what was typed goes along where there is room for it."""
-    told = {"is": _MARK, "text": notice.text[:MAX_CHARS], "bad": notice.bad}
+def leave(request: Request, response: Response, vault: Vault, notice: Notice, *, csrf: str, path: str) -> None:
+    """Have the page at `path` show it, in the session of `csrf` and in no other: it may hold a secret.
+
+    What was typed goes along where there is room for it.
+    """
+    told = {"is": _MARK, "for": csrf, "at": path, "text": notice.text[:MAX_CHARS], "bad": notice.bad}
     content = _packed(told | {"typed": [notice.typed.action, notice.typed.fields]} if notice.typed else told)
     sealed = vault.seal(content if len(content) <= MAX_BYTES else _packed(told)).decode("ascii")
     put_cookie(request, response, COOKIE, sealed, LIFE_SECONDS)
 
 
-def waiting(request: Request, vault: Vault) -> Notice | None:
-    """The one that waits to be shown."""
+def waiting(request: Request, vault: Vault, csrf: str) -> Notice | None:
+    """The one that waits to be shown on this page, in the session of `csrf`."""
     cookie = request.cookies.get(COOKIE, "")
     if not (0 < len(cookie) <= _MAX_COOKIE_CHARS and cookie.isascii()):
         return None
@@ -67,7 +70,7 @@ def waiting(request: Request, vault: Vault) -> Notice | None:
         told = json.loads(vault.open(cookie.encode()))
     except (Unreadable, ValueError):
         return None
-    if not isinstance(told, dict) or told.get("is") != _MARK:
+    if not isinstance(told, dict) or [told.get(key) for key in ("is", "for", "at")] != [_MARK, csrf, request.url.path]:
         return None
     return Notice(told["text"], told["bad"], Typed(*told["typed"]) if "typed" in told else None)
 

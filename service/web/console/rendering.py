@@ -50,7 +50,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: object
     """
     state: WebState = request.app.state.web
     frame: Frame | None = getattr(request.state, "frame", None)
-    notice = notices.waiting(request, state.runtime.vault)
+    notice = None if frame is None else notices.waiting(request, state.runtime.vault, frame.session.csrf)
     framed = _noticed(notice) | _framed(frame) | _asked(request) | values
     response = HTMLResponse(ENVIRONMENT.get_template(template).render(framed), status, dict(HEADERS))
     if notice is not None and status == HTTPStatus.OK:

@@ -25,7 +25,7 @@ from service.web.console.charts import Part
 from service.web.console.deliveries import newest, offered
 from service.web.console.delivery import because
 from service.web.console.filters import PER_PAGE, asked, link
-from service.web.console.forms import Done, act, posted
+from service.web.console.forms import Done, act, posted, require
 from service.web.console.instants import WallIn, wall
 from service.web.console.notices import Notice
 from service.web.console.rendering import page
@@ -68,6 +68,7 @@ async def show_replays(request: Request, _: Signed, house: House) -> Response:
 @router.get(NEW)
 async def show_new(request: Request, session: Signed, house: House) -> Response:
     """What the filter in the address finds now; nothing is done yet."""
+    require(session, Scope.OPERATE)
     wanted = asked(request, Wanted)
     sought = wanted.sought()
     async with house.db.begin() as tx:

@@ -95,7 +95,8 @@ def end(response: Response) -> None:
 def put_cookie(request: Request, response: Response, name: str, value: str, seconds: int) -> None:
     """A cookie of the console alone: no script reads it, no other site sends it, TLS where there is TLS."""
     # A forged header of a proxy can only make the cookie stricter.
-    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    forwarded = request.headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
+    secure = "https" in (request.url.scheme, forwarded)
     response.set_cookie(name, value, max_age=seconds, path=PATH, httponly=True, samesite="strict", secure=secure)
 
 

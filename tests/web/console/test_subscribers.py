@@ -70,3 +70,19 @@ async def test_each_sees_the_actions_of_his_scope(api: Api, browser: Browser, re
         assert (await his.open(BILLING)).actions == {f"{BILLING}/{verb}" for verb in ("pause", "test")}
         mine = (await his.open(BILLING)).fields(f"{BILLING}/test")
         assert (await his.http.post(f"{BILLING}/rotate-secret", data=mine | {"graceSeconds": "0"})).status_code == 403
+
+
+async def test_a_new_secret_is_shown_in_the_session_and_on_the_page_that_asked_for_it_alone(
+    api: Api, browser: Browser
+) -> None:
+    await api.scene.subscriber("billing", "http://127.0.0.1:1/hook")
+    mine = (await browser.open(BILLING)).fields(f"{BILLING}/rotate-secret")
+    asked = await browser.http.post(f"{BILLING}/rotate-secret", data=mine | {"graceSeconds": "0"})
+    assert asked.status_code == 303
+    assert "whsec_" not in (await browser.open("/console/")).html  # of another tab, say
+    assert "whsec_" not in (await browser.http.get("/console/nope")).text
+    notice = browser.http.cookies["tocsin_notice"]
+    async with browsing(api, None) as other:
+        other.http.cookies.set("tocsin_notice", notice, path="/console")
+        assert "whsec_" not in (await other.http.get("/console/sign-in")).text
+    assert "whsec_" in (await browser.open(BILLING)).html
