@@ -18,6 +18,7 @@ from service.cli.drill_timeline import Timeline
 from service.cli.options import AsJson, command_app
 from service.cli.output import print_json
 from service.cli.tick_secrets import Secret, known_job, signing_secret
+from service.domain.errors import TocsinError
 from service.settings import Settings
 
 app = command_app()
@@ -63,15 +64,19 @@ def drill(
         raise typer.BadParameter("--worker-pid and --restart are for --disruptive")
     bell = None if job is None else _bell(job, secret, page_size)
     plan = Plan(bell, Hands(tuple(worker_pid or ()), restart, Settings()) if disruptive else None)
-    if disruptive:  # however this ends, what was stopped goes on: SIGTERM is a Ctrl-C
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    broken = asyncio.run(_drill(url, receiver_host, patience, plan, as_json=as_json))
+    try:
+        broken = asyncio.run(_drill(url, receiver_host, patience, plan, as_json=as_json))
+    except asyncio.CancelledError:
+        raise TocsinError("stopped before it was done; what was stopped goes on.") from None
     if broken:
         raise typer.Exit(1)
 
 
 async def _drill(url: str, host: str, patience: float, plan: Plan, *, as_json: bool) -> bool:
     """Rehearse and print; whether a promise broke."""
+    task = asyncio.current_task()
+    if plan.hands is not None and task is not None:  # what was stopped has to go on, however this ends
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with Api(url, api_key()) as api, Api(url) as ringer:
         stage = Stage(api, ringer, host, patience, Timeline(say_nothing if as_json else show_line))
         left: Sequence[str] = ()
