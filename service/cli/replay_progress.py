@@ -1,25 +1,17 @@
 """Follows a bulk replay until it has ended, with a bar on a terminal and a line per change elsewhere."""
 
-import asyncio
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import quote
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from service.cli.api import Api
+from service.cli.following import Look, Show, Thing, followed
 from service.cli.output import console, plain
-from service.domain.errors import Unavailable
 
-_POLL_SECONDS = 0.5
-_LINE_SECONDS = 3.0
-_PATIENCE_POLLS = 60
-"""Failed polls in a row before following gives up: half a minute of an API that is away."""
-
-Replay = Mapping[str, Any]
+Replay = Thing
 
 
 async def follow(api: Api, replay_id: str) -> Replay:
@@ -30,21 +22,12 @@ async def follow(api: Api, replay_id: str) -> Replay:
         Unavailable: the API stayed away for half a minute.
 
     """
-    missed = 0
-    with _display() as show:
-        while True:
-            try:
-                replay: Replay = await api.call("GET", f"/v1/replays/{quote(replay_id, safe='')}")
-            except Unavailable:
-                missed += 1
-                if missed >= _PATIENCE_POLLS:
-                    raise
-            else:
-                missed = 0
-                show(replay)
-                if replay["state"] != "running":
-                    return replay
-            await asyncio.sleep(_POLL_SECONDS)
+    look = Look(_bar, describe, lambda replay: str(replay["state"]))
+    return await followed(api, f"/v1/replays/{quote(replay_id, safe='')}", look, _over)
+
+
+async def _over(replay: Replay) -> bool:
+    return bool(replay["state"] != "running")
 
 
 def passed(replay: Replay) -> int:
@@ -79,17 +62,7 @@ def announce(replay: Replay) -> None:
 
 
 @contextmanager
-def _display() -> Iterator[Callable[[Replay], None]]:
-    """A function that shows a replay: a live bar on a terminal, else one line whenever something changed."""
-    if sys.stderr.isatty():
-        with _bar() as show:
-            yield show
-    else:
-        yield _Lines()
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[Replay], None]]:
+def _bar() -> Iterator[Show]:
     columns = (
         TextColumn("{task.fields[state]:<9}"),
         BarColumn(bar_width=24),
@@ -104,16 +77,3 @@ def _bar() -> Iterator[Callable[[Replay], None]]:
             progress.update(task, total=replay["matched"], completed=passed(replay), state=plain(replay["state"]))
 
         yield show
-
-
-class _Lines:
-    """Prints a replay when it has entered another state, and every few seconds in between, for logs and pipes."""
-
-    def __init__(self) -> None:
-        self._state = ""
-        self._again_at = 0.0
-
-    def __call__(self, replay: Replay) -> None:
-        if replay["state"] != self._state or time.monotonic() >= self._again_at:
-            sys.stderr.write(plain(describe(replay)) + "\n")
-            self._state, self._again_at = str(replay["state"]), time.monotonic() + _LINE_SECONDS

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ class Discovery:
             run = await runs.lease(tx, jobs=list(self.sources), worker=self.worker, seconds=self.lease_seconds)
         if run is None:
             return False
-        with nullcontext() if self.tracing is None else self.tracing.run(run):
+        with contextlib.nullcontext() if self.tracing is None else self.tracing.run(run):
             await self._advance(run)
         return True
 
@@ -99,7 +98,7 @@ class Discovery:
         """Find all that is due; a run that is not `discovered` afterwards was given back, for others to go first."""
         while not run.discovered:
             began, before, known = monotonic(), run.progress, run.events
-            with nullcontext() if self.tracing is None else self.tracing.page():
+            with contextlib.nullcontext() if self.tracing is None else self.tracing.page():
                 async with self.db.begin() as tx:
                     run = await self._page(tx, run)
             self.counters.discovered(run.job, run.events - known)

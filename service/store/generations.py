@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import DateTime, Row, SmallInteger, Text, Uuid, bindparam, text
@@ -48,6 +48,12 @@ def _quoted(states: Collection[DeliveryState]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
+BARRED: Final = f"""
+    CASE WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'
+         WHEN e.tenant_id <> s.tenant_id THEN '{Refusal.TENANT_CHANGED}'
+         WHEN e.body IS NULL THEN '{Refusal.PAYLOAD_PURGED}' END"""
+"""Why nothing of the event `e` is sent to the subscriber `s` again, however it ended; null where it may be."""
+
 # Deleting a subscriber and purging a payload wait for this lock, or this waits for them: the statement behind it sees
 # what they wrote. Subscribers are locked before deliveries by everyone.
 _HOLD = text("""
@@ -81,10 +87,7 @@ _OPEN = text(f"""
                                             ORDER BY n.row LIMIT 1), false)
                     THEN c.order_key END AS kept,
                CASE WHEN NOT c.held OR c.state NOT IN ({_quoted(REPLAYABLE)}) OR c.finished_at > :ended_by
-                    THEN '{Refusal.CHANGED}'
-                    WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'
-                    WHEN e.tenant_id <> s.tenant_id THEN '{Refusal.TENANT_CHANGED}'
-                    WHEN e.body IS NULL THEN '{Refusal.PAYLOAD_PURGED}' END AS refused
+                    THEN '{Refusal.CHANGED}' ELSE {BARRED} END AS refused
           FROM chosen c
           JOIN tocsin.subscribers s ON s.row = c.subscriber
           JOIN tocsin.lanes l ON l.subscriber = c.subscriber

@@ -11,7 +11,7 @@ from service.domain.states import REPLAYABLE
 from service.store import views_deliveries
 from service.store.arrays import Flat
 from service.store.database import Tx
-from service.store.generations import Refusal
+from service.store.generations import BARRED, Refusal
 from service.store.views_deliveries import DeliveryView
 
 
@@ -25,9 +25,7 @@ class Picked:
 
 # Looked up one by one: for a list of pairs the planner may read the whole table.
 _BARRED = text(f"""
-    SELECT d.row, CASE WHEN s.deleted_at IS NOT NULL THEN '{Refusal.SUBSCRIBER_DELETED}'
-                       WHEN e.tenant_id <> s.tenant_id THEN '{Refusal.TENANT_CHANGED}'
-                       WHEN e.body IS NULL THEN '{Refusal.PAYLOAD_PURGED}' END AS refused
+    SELECT d.row, {BARRED} AS refused
       FROM unnest(:events, :subscribers) AS n (event_id, subscriber)
      CROSS JOIN LATERAL (
         SELECT d.row, d.event_id, d.subscriber FROM tocsin.deliveries d

@@ -1,7 +1,7 @@
 """Read-only questions about deliveries: one page of them, or one; `evidence` has what happened to it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -163,9 +163,11 @@ async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
     The page is cut before anything is joined to it, so that an index gives its rows in order.
     """
     walk = await walk_of(tx, sought)
+    split = _split(sought, walk)
     chosen = (
         select(deliveries)
-        .where(*(is_one(column, value) for column, value in walk), *conditions(sought))
+        .where(*(is_one(column, value) for column, value in walk))
+        .where(*conditions(replace(sought, states=()) if split else sought))
         .order_by(*(column.desc() for column, _ in walk[:1]), deliveries.c.row.desc())
         .limit(page.sql_limit)
     )
@@ -173,17 +175,26 @@ async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
         chosen = chosen.join(events, events.c.id == deliveries.c.event_id).where(events.c.type == sought.event_type)
     if page.after is not None:
         chosen = chosen.where(deliveries.c.row < page.after)
-    merged = _by_state(chosen, page) if walk and walk[0][0] is deliveries.c.run_id and not sought.states else chosen
+    merged = _by_state(chosen, split, page) if split else chosen
     return [_view(row) for row in await tx.conn.execute(_described(merged.subquery("chosen")))]
 
 
-def _by_state(chosen: Select[Any], page: Page) -> Select[Any]:
-    """The same page, merged from one of each stored state: the index of a run's deliveries has the state first.
+def _split(sought: Sought, walk: Sequence[tuple[Column[Any], object]]) -> list[list[ColumnElement[bool]]]:
+    """The states by each of which the page has to be asked for, as their conditions; none where one walk serves.
 
-    An index in the order of the rows alone would be one more for every settle to write.
+    The indexes of a run's deliveries and of what was not delivered have the state before the row: one in the order of
+    the rows alone would be one more for every settle to write.
     """
-    stored = set(DeliveryState) - {DeliveryState.LEASED}
-    each = union_all(*(chosen.where(_stored(state)) for state in sorted(stored))).subquery()
+    if len(sought.states) > 1:
+        return [_in_state(state) for state in sought.states]
+    if not sought.states and walk and walk[0][0] is deliveries.c.run_id:
+        return [[_stored(state)] for state in sorted(set(DeliveryState) - {DeliveryState.LEASED})]
+    return []
+
+
+def _by_state(chosen: Select[Any], split: Sequence[Sequence[ColumnElement[bool]]], page: Page) -> Select[Any]:
+    """The same page, merged from one of each state."""
+    each = union_all(*(chosen.where(*state) for state in split)).subquery()
     return select(each).order_by(each.c.row.desc()).limit(page.sql_limit)
 
 

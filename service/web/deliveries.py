@@ -37,6 +37,19 @@ class DeliveriesQuery(ListQuery):
     since: InstantIn | None = Field(None, description="Made at this instant or later.")
     until: InstantIn | None = Field(None, description="Made before this instant.")
 
+    def sought(self) -> Sought:
+        """As the store is asked."""
+        return Sought(
+            states=() if self.state is None else (self.state,),
+            reason=self.reason,
+            subscriber_id=self.subscriber_id,
+            run=self.run_id,
+            event_id=self.event_id,
+            event_type=self.event_type,
+            since=self.since,
+            until=self.until,
+        )
+
 
 @router.get(
     "/v1/deliveries",
@@ -45,19 +58,9 @@ class DeliveriesQuery(ListQuery):
 )
 async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQuery, Query()]) -> Response:
     """One page of deliveries, without payloads."""
-    sought = Sought(
-        states=() if query.state is None else (query.state,),
-        reason=query.reason,
-        subscriber_id=query.subscriber_id,
-        run=query.run_id,
-        event_id=query.event_id,
-        event_type=query.event_type,
-        since=query.since,
-        until=query.until,
-    )
     page = DELIVERIES.page(query)
     async with house.db.begin() as tx:
-        found = await views_deliveries.page_of(tx, sought, page)
+        found = await views_deliveries.page_of(tx, query.sought(), page)
     shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row)
     return ok(DeliveryList(items=[Delivery.model_validate(view) for view in shown], next_cursor=cursor))
 

@@ -5,9 +5,9 @@ from fastapi import APIRouter, Request, Response
 from service.domain.errors import Invalid, Problem
 from service.domain.model import DeliveryState
 from service.domain.states import DEAD_LETTERS
-from service.store import dead_letters
+from service.store import dead_letters, views_deliveries
 from service.store.views_deliveries import Sought
-from service.web.console.deliveries import newest, offered
+from service.web.console.deliveries import offered
 from service.web.console.filters import PER_PAGE, asked
 from service.web.console.rendering import page
 from service.web.console.route import ConsoleRoute
@@ -55,7 +55,7 @@ async def show_dead_letters(request: Request, _: Signed, house: House) -> Respon
     query = asked(request, Query, limit=str(PER_PAGE))
     sought = query.sought()
     async with house.db.begin() as tx:
-        found = await newest(tx, sought, LETTERS.page(query))
+        found = await views_deliveries.page_of(tx, sought, LETTERS.page(query))
         counted = await dead_letters.dead_letters(
             tx, subscriber_id=query.subscriber_id, by_subscriber=query.by_subscriber
         )

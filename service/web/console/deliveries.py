@@ -1,7 +1,6 @@
 """Deliveries, sought by what stands in the address of the page."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
@@ -9,7 +8,6 @@ from service.domain.model import DeliveryState
 from service.store import subscribers, views_deliveries
 from service.store.database import Tx
 from service.store.views import Page
-from service.store.views_deliveries import DeliveryView, Sought
 from service.web.console.filters import PER_PAGE, asked
 from service.web.console.instants import WallIn, wall
 from service.web.console.rendering import page
@@ -36,18 +34,8 @@ class Query(DeliveriesQuery):
 async def show_deliveries(request: Request, _: Signed, house: House) -> Response:
     """One page of deliveries, newest first."""
     query = asked(request, Query, limit=str(PER_PAGE))
-    sought = Sought(
-        states=() if query.state is None else (query.state,),
-        reason=query.reason,
-        subscriber_id=query.subscriber_id,
-        run=query.run_id,
-        event_id=query.event_id,
-        event_type=query.event_type,
-        since=query.since,
-        until=query.until,
-    )
     async with house.db.begin() as tx:
-        found = await views_deliveries.page_of(tx, sought, DELIVERIES.page(query))
+        found = await views_deliveries.page_of(tx, query.sought(), DELIVERIES.page(query))
         slugs = await offered(tx)
     shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row)
     return page(
@@ -66,14 +54,3 @@ async def show_deliveries(request: Request, _: Signed, house: House) -> Response
 async def offered(tx: Tx) -> Sequence[str]:
     """Ids of subscribers for a field to complete, by name."""
     return sorted(record.wanted.id for record in await subscribers.listed(tx, Page(OFFERED)))
-
-
-async def newest(tx: Tx, sought: Sought, wanted: Page) -> list[DeliveryView]:
-    """One page of the deliveries in any of the states that are named, newest first.
-
-    Each state is asked for by itself, because the index of what was not delivered has the state before the row.
-    """
-    found: list[DeliveryView] = []
-    for state in sought.states:
-        found += await views_deliveries.page_of(tx, replace(sought, states=(state,)), wanted)
-    return sorted(found, key=lambda view: view.row, reverse=True)[: wanted.limit]

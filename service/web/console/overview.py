@@ -1,8 +1,7 @@
 """The overview: is anything late, where, and what needs a person; and the switch over all dispatch."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
@@ -13,6 +12,7 @@ from service.flow.backlog import outlook
 from service.runtime import Runtime
 from service.store import audit, dead_letters, dispatching, pulse, subscribers, views
 from service.store.audit import AuditLine
+from service.store.backlog import Lane
 from service.store.dead_letters import DeadKind, DeadLetters
 from service.store.pulse import Minute
 from service.store.subscribers import SubscriberRecord
@@ -34,17 +34,6 @@ MOST_DEAD = 2000
 """So many dead letters, the newest, are looked at: the page asks again every few seconds."""
 MOST_SUBSCRIBERS = 500
 """So many, the newest, are looked through for those that get nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A subscriber whose deliveries wait; `reason` says what holds them, None where nothing does."""
-
-    subscriber_id: str
-    due: int
-    oldest_due_age_seconds: float | None
-    reason: str | None
-    next_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +177,7 @@ async def _pace(house: Runtime) -> Pace | None:
         completions_per_minute=found.pace.completions_per_minute,
         drain_seconds=found.drain_seconds,
         hour=[_bar(minute) for minute in hour],
-        lanes=[Lane(**asdict(lane)) for lane in found.stands.lanes],
+        lanes=found.stands.lanes,
     )
 
 

@@ -15,14 +15,14 @@ from service.domain.states import REPLAYABLE
 from service.flow import control_replays
 from service.flow.control_replays import DEFAULT_RATE
 from service.runtime import Runtime
-from service.store import replays
+from service.store import replays, views_deliveries
 from service.store.replays import DEFAULT_STATES, ReplayRecord
 from service.store.views import Page
 from service.store.views_deliveries import DeliveryView, Sought
 from service.web.bodies import validate
 from service.web.console import notices
 from service.web.console.charts import Part
-from service.web.console.deliveries import newest, offered
+from service.web.console.deliveries import offered
 from service.web.console.delivery import because
 from service.web.console.filters import PER_PAGE, asked, link
 from service.web.console.forms import Done, act, posted, require
@@ -171,7 +171,8 @@ async def _preview(house: Runtime, session: Session, sought: Sought, rate: float
 
 async def _sample(house: Runtime, sought: Sought) -> list[DeliveryView]:
     async with house.db.begin() as tx:
-        return await newest(tx, replace(sought, states=sought.states or DEFAULT_STATES), Page(SAMPLE))
+        sought = replace(sought, states=sought.states or DEFAULT_STATES)
+        return await views_deliveries.page_of(tx, sought, Page(SAMPLE))
 
 
 _NAMES = ("state", "reason", "subscriberId", "runId", "eventType", "since", "until", "ratePerSecond")

@@ -4,9 +4,11 @@ import re
 
 import pytest
 
+from service.domain.model import HeldBy
+from service.store.backlog import Lane
 from service.web.console import overview
 from service.web.console.charts import Part, Stack
-from service.web.console.overview import Lane, Pace
+from service.web.console.overview import Pace
 from tests.web.conftest import JOB, Api, instant
 from tests.web.console.conftest import Browser
 
@@ -82,7 +84,7 @@ async def test_the_overview_says_that_it_is_late_and_where_and_that_it_never_dra
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hour = [Stack("02:00", [Part("delivered", 7, "good"), Part("rejected", 2, "bad")])]
-    lanes = [Lane("billing", 40, 700.0, "circuit-open", None)]
+    lanes = [Lane("billing", 40, 700.0, HeldBy.CIRCUIT_OPEN, None)]
 
     async def pace(*_: object) -> Pace:
         return Pace(40, 700.0, 12.0, 3.0, None, hour, lanes)
