@@ -16,19 +16,25 @@ MAX_ROWS = 20_000
 _TURN = 0x746F6373_696E0001
 """The advisory lock that fan-outs share, and that whoever must not be overtaken by one takes alone."""
 
+_FROZEN_SECONDS = 5
+"""A worker that is stopped between two statements of a fan-out holds up the others for so long."""
+
 _LIVE_SUBSCRIBERS = text(f"""
-    SELECT count(*), pg_advisory_xact_lock_shared({_TURN}) FROM tocsin.subscribers WHERE deleted_at IS NULL
+    SELECT count(*), pg_advisory_xact_lock_shared({_TURN}),
+           set_config('idle_in_transaction_session_timeout', '{_FROZEN_SECONDS}s', true)
+      FROM tocsin.subscribers WHERE deleted_at IS NULL
 """)
 
 # No pair is met twice: an event is locked while it is fanned out, and goes on behind the last subscriber that it has;
-# the unique constraint watches over that. One event's subscribers are fixed by the snapshot of the statement that fans
-# it out; an event with more of them than fit one transaction remembers how far it came (`fan_out_after`) and goes on in
-# the next. Deliveries that may have a predecessor are made parked; `chains.promote` lets go of the heads behind the
-# lanes' locks.
+# the unique constraint watches over that. Published events that somebody fans out just then are waited for and not
+# passed over: what was published after them must not come before them. One event's subscribers are fixed by the
+# snapshot of the statement that fans it out; an event with more of them than fit one transaction remembers how far it
+# came (`fan_out_after`) and goes on in the next. Deliveries that may have a predecessor are made parked;
+# `chains.promote` lets go of the heads behind the lanes' locks.
 _FAN_OUT = """
     WITH batch AS MATERIALIZED (
         SELECT id, run_id, tenant_id, subject, topics, fan_out_after FROM tocsin.events
-         WHERE fanned_out_at IS NULL AND {which} ORDER BY id LIMIT :events FOR UPDATE {wait}),
+         WHERE fanned_out_at IS NULL AND {which} ORDER BY id LIMIT :events FOR UPDATE),
     kind AS MATERIALIZED (SELECT DISTINCT tenant_id, topics FROM batch),
     matching AS MATERIALIZED (
         SELECT k.tenant_id, k.topics, s.row, s.ordering, make_interval(secs => s.deadline_seconds) AS deadline
@@ -56,8 +62,8 @@ _FAN_OUT = """
            ARRAY(SELECT DISTINCT row FROM pair ORDER BY row) AS subscribers,
            ARRAY(SELECT DISTINCT row || ' ' || order_key FROM pair WHERE order_key IS NOT NULL) AS links
 """
-_FAN_OUT_RUN = text(_FAN_OUT.format(which="run_id = :run_id", wait=""))
-_FAN_OUT_DIRECT = text(_FAN_OUT.format(which="run_id IS NULL AND due_at IS NULL", wait="SKIP LOCKED"))
+_FAN_OUT_RUN = text(_FAN_OUT.format(which="run_id = :run_id"))
+_FAN_OUT_DIRECT = text(_FAN_OUT.format(which="run_id IS NULL AND due_at IS NULL"))
 
 
 @dataclass(frozen=True, slots=True)

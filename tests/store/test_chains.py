@@ -1,15 +1,20 @@
 """Chains: nobody overtakes the head of a chain, and none is forgotten, whoever is busy with it just then."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from sqlalchemy import text
+from uuid_utils.compat import uuid7
 
-from service.domain.model import DeliveryRow, Ordering, Queue
-from service.store import generations, verdicts
+from service.domain.eventbody import compose
+from service.domain.model import DeliveryRow, EventId, Found, Ordering, Queue
+from service.flow import upkeep
+from service.store import events, generations, verdicts
 from service.store.database import Database
 from service.store.generations import Refusal
+from tests.polling import eventually
 from tests.receivers import Receiver
 from tests.scenes import Scene
 
@@ -57,3 +62,30 @@ async def test_late_evidence_of_the_head_keeps_nobody_from_following(scene: Scen
         async with scene.db.begin() as cancelling:
             assert await verdicts.call_off(cancelling, head)
     assert [(each.row, each.due) for each in await scene.execute(_CHAIN)] == [(second, True)]
+
+
+async def test_what_is_published_later_waits_for_the_fan_out_of_what_was_published_before(scene: Scene) -> None:
+    first, second = await _published(scene, version=2), await _published(scene, version=3)
+    async with scene.db.begin() as slow:
+        # A fan-out locks its events first, and its rows may take their time.
+        await slow.conn.execute(text("SELECT FROM tocsin.events WHERE id = :id FOR UPDATE"), {"id": first})
+        other = asyncio.create_task(upkeep.fan_out_published(scene.db, scene.doorbell))
+        await eventually(lambda: _waiting(scene))
+    assert await other
+    rows = await scene.execute("SELECT event_id FROM tocsin.deliveries ORDER BY row")
+    assert [row.event_id for row in rows][1:] == [first, second]
+
+
+async def _published(scene: Scene, *, version: int) -> EventId:
+    """An event that nobody has fanned out yet."""
+    async with scene.db.begin() as tx:
+        found = Found(type="shipment.expired", subject="ship-1", version=version, data="{}")
+        event = compose(found, EventId(uuid7()), tx.now)
+        await events.add(tx, [event])
+    return event.id
+
+
+async def _waiting(scene: Scene) -> bool:
+    """Whether somebody waits for a lock."""
+    [row] = await scene.execute("SELECT count(*) AS n FROM pg_locks WHERE NOT granted")
+    return bool(row.n)
