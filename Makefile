@@ -11,7 +11,7 @@ PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3; do 
 	"$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help setup run test check lock bench bench-peers console-proof clean
+.PHONY: help setup run test model protocol chaos check lock bench bench-peers console-proof clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -34,6 +34,9 @@ run: $(STAMP) ## Start the demo: the whole path, alive, in one minute
 test: $(STAMP) ## Run the test suite against a real PostgreSQL
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
+model: $(STAMP) ## Hold the store against its model for longer: EXAMPLES=1000, others each time
+	MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest tests/model $(ARGS)
+
 check: $(STAMP) ## Formatting, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -51,6 +54,12 @@ lock: ## Write the hashed locks anew from pyproject.toml (needs uv on the PATH)
 	uv pip compile $(LOCK_FLAGS) --group browser -o requirements/browser.txt
 LOCK_FLAGS := --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
+
+protocol: $(STAMP) ## Ask the API for longer what its document promises: EXAMPLES=100 requests of a kind, others each time
+	PROTOCOL_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest tests/protocol $(ARGS)
+
+chaos: $(STAMP) ## Kill everything while deliveries flow, and judge what is left (see docs/chaos.md): ARGS='--seed 1'
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(STAMP) ## Measure: floors, drains, claims, memory (see docs/benchmarks.md)
 	$(BIN)/python -m bench $(ARGS)
