@@ -1,10 +1,16 @@
 """What dispatch promises of one delivery: the ugly sequences, each ending in a state with its whole evidence."""
 
 import asyncio
+from time import monotonic
 
-from service.domain.model import Mode
+from service.domain.leases import latest_end
+from service.domain.model import Mode, Outcome
+from service.flow.attempt import Attempts, Clock
 from service.flow.dispatch import Limits
+from service.flow.outbound import Loader
+from service.store import deliveries
 from service.store.database import Database
+from service.store.deliveries import Appetite
 from tests.polling import eventually
 from tests.receivers import DISCONNECT, HANG, Receiver, answer
 from tests.scenes import Scene
@@ -178,3 +184,21 @@ async def test_a_delivery_whose_deadline_passed_is_exhausted_without_being_sent(
         assert not receiver.requests
     [row] = await scene.execute("SELECT state, reason, attempt_count FROM tocsin.deliveries")
     assert tuple(row) == ("exhausted", "deadline", 0)
+
+
+async def test_no_request_begins_that_its_lease_might_not_outlive(database: Database) -> None:
+    scene, lease = Scene(database), 60.0
+    async with Receiver(then=answer(200)) as receiver:
+        await scene.subscriber("slow", receiver.url, timeout_seconds=15.0)
+        await scene.event()
+        async with scene.db.begin() as tx:
+            [claimed] = await deliveries.claim(tx, Appetite(1, 1), worker="w1", lease_seconds=lease)
+        [item] = await Loader(scene.db, scene.vault).load([claimed])
+        too_late = latest_end(lease) - 15.0
+        for since_the_claim, outcome in ((too_late, Outcome.INTERRUPTED), (too_late - 10.0, Outcome.DELIVERED)):
+            clock = Clock(claimed.leased_at, monotonic() - since_the_claim, lease)
+            settled = await Attempts(scene.egress, "w1").make(item, clock)
+            assert settled.answer is not None
+            assert settled.answer.outcome is outcome
+            assert settled.settlement.counted is (outcome is Outcome.DELIVERED)
+        assert len(receiver.requests) == 1

@@ -118,9 +118,9 @@ class Machine(RuleBasedStateMachine):
         self.held = mine
 
     @precondition(lambda self: self.held)
-    @rule(worker=WORKERS, minutes=st.sampled_from([2, 2, 61]))
+    @rule(worker=WORKERS, minutes=st.sampled_from([2, 2, 1, 61]))
     def leases_run_out(self, worker: str, minutes: int) -> None:
-        """Whoever held them was stopped for too long, and may still come back with its results."""
+        """Whoever held them longest was stopped for too long, and may still come back with its results."""
         self.time_passes(minutes)
         self.lapse(worker)
 

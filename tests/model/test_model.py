@@ -86,3 +86,20 @@ def test_a_run_is_settled_when_all_has_ended_and_not_any_more_once_something_is_
     hands.replay(0)
     hands.both_say_the_same()
     hands.teardown()
+
+
+def test_what_is_still_held_is_not_taken_over_with_what_ran_out_beside_it(machine: type[Hands]) -> None:
+    hands = machine()
+    hands.begin(["a"])
+    hands.claim("w1", batch=100, share=100, chain=3)
+    hands.time_passes(1)
+    hands.publish("b")
+    hands.claim("w1", batch=100, share=100, chain=3)
+    hands.time_passes(1)
+    hands.lapse("w2")
+    hands.both_say_the_same()
+    assert {hands.world.deliveries[item.claimed.row].owner for held in hands.held for item in held.chain} == {
+        "w1",
+        "w2",
+    }
+    hands.teardown()
