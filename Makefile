@@ -37,6 +37,12 @@ test: $(STAMP) ## Run the test suite against a real PostgreSQL
 model: $(STAMP) ## Hold the store against its model for longer: EXAMPLES=1000, others each time
 	MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest tests/model $(ARGS)
 
+protocol: $(STAMP) ## Ask the API for longer what its document promises: EXAMPLES=100 requests of a kind, others each time
+	PROTOCOL_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest tests/protocol $(ARGS)
+
+chaos: $(STAMP) ## Kill everything while deliveries flow, and judge what is left (see docs/chaos.md): ARGS='--seed 1'
+	$(BIN)/python -m tests.chaos $(ARGS)
+
 check: $(STAMP) ## Formatting, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -54,12 +60,6 @@ lock: ## Write the hashed locks anew from pyproject.toml (needs uv on the PATH)
 	uv pip compile $(LOCK_FLAGS) --group browser -o requirements/browser.txt
 LOCK_FLAGS := --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
-
-protocol: $(STAMP) ## Ask the API for longer what its document promises: EXAMPLES=100 requests of a kind, others each time
-	PROTOCOL_EXAMPLES=$(or $(EXAMPLES),100) $(BIN)/python -m pytest tests/protocol $(ARGS)
-
-chaos: $(STAMP) ## Kill everything while deliveries flow, and judge what is left (see docs/chaos.md): ARGS='--seed 1'
-	$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(STAMP) ## Measure: floors, drains, claims, memory (see docs/benchmarks.md)
 	$(BIN)/python -m bench $(ARGS)
