@@ -29,7 +29,8 @@ from service.store.database import Database
 from service.store.fan_out import fan_out
 from service.store.vault import Vault, new_key
 from service.store.views import Page, RunView
-from service.store.views_deliveries import DeliveryView, Sought
+from service.store.views_deliveries import Sought
+from service.store.views_delivery import DeliveryView
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 

@@ -24,6 +24,7 @@ COMMANDS = (
     "runs",
     "run",
     "deliveries",
+    "explain",
     "dead-letters",
     "replay",
     "replays",

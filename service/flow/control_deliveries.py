@@ -9,11 +9,11 @@ from service.domain.model import DeliveryState, Queue
 from service.domain.states import DEAD_LETTERS
 from service.flow import operational
 from service.flow.doorbell import Doorbell
-from service.store import audit, evidence, generations, pulse, verdicts, views_deliveries
+from service.store import audit, evidence, generations, pulse, verdicts, views_delivery
 from service.store.database import Database, Tx
 from service.store.evidence import Evidence
 from service.store.generations import Opened, Refusal
-from service.store.views_deliveries import DeliveryView
+from service.store.views_delivery import DeliveryView
 
 SUBSCRIBER_DELETED = (
     "Its subscriber was deleted, so that there is nobody to send it to. Bring the subscriber back with PUT first."
@@ -129,7 +129,7 @@ def _already(shown: Evidence) -> Evidence:
 
 
 async def _found(tx: Tx, named: Named) -> DeliveryView:
-    view = await views_deliveries.delivery(tx, named.event_id, named.subscriber_row)
+    view = await views_delivery.delivery(tx, named.event_id, named.subscriber_row)
     if view is None:
         raise NotFound
     return view

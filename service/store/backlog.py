@@ -1,8 +1,8 @@
 """The backlog: what is due, scheduled and held, how old the oldest is, and in which lanes it is worst.
 
 Every look is bounded: the heads of each lane's queues give the ages, whatever waits behind them; counts end at a cap.
-What holds a lane is judged as `views_deliveries` does for one delivery, but for a lane whose circuit is open, which is
-held also while its probe is in flight.
+What holds a lane is judged as `views_delivery` does for one delivery, but for two: a lane whose circuit is open is
+held also while its probe is in flight; one that is full holds nothing, what waits in it is due.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ class Lane:
 class Backlog:
     """Every unfinished delivery, each in one of four counts.
 
-    `due` may be sent now, `scheduled` has its time ahead, `held` waits for something else than a worker, `leased` is
-    being sent.
+    `due` may be sent now, `scheduled` has its time ahead, `held` waits for something else than a worker or a free place
+    in its lane (LANE_FULL is due), `leased` is being sent.
     Where `capped`, at least so many are. `remaining` is what is due, estimated where that was not counted to its end.
     Ages are seconds, None where there is nothing of the kind; that of what is due leaves out what is held.
     """

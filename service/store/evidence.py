@@ -10,12 +10,12 @@ from sqlalchemy import Row, literal, select
 
 from service.domain.identifiers import delivery_id
 from service.domain.model import DeliveryRow, DeliveryState, Outcome
-from service.store import audit, views_deliveries
+from service.store import audit, views_delivery
 from service.store.audit import AuditLine
 from service.store.database import Tx
 from service.store.tables import attempts, generations
 from service.store.views import Page
-from service.store.views_deliveries import DeliveryView
+from service.store.views_delivery import DeliveryView
 
 MAX_SHOWN = 1000
 """Of one delivery's attempts, replays and actions, the newest; replays may pile up more."""
@@ -68,7 +68,7 @@ def audited(event_id: UUID, subscriber_row: int) -> str:
 
 async def whole(tx: Tx, event_id: UUID, subscriber_row: int) -> Evidence | None:
     """The delivery of this event to this subscriber, with its evidence; None where there is none."""
-    view = await views_deliveries.delivery(tx, event_id, subscriber_row)
+    view = await views_delivery.delivery(tx, event_id, subscriber_row)
     if view is None:
         return None
     lines = await audit.listed(tx, actor=None, object=audited(event_id, subscriber_row), page=Page(MAX_SHOWN))

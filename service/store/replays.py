@@ -15,7 +15,7 @@ from service.store.database import Tx
 from service.store.generations import Refusal
 from service.store.tables import deliveries, events, replays, subscribers
 from service.store.views import Page
-from service.store.views_deliveries import Sought, conditions, walk_of
+from service.store.views_deliveries import Sought, conditions, rare_of, walk_of
 
 MAX_MATCHED: Final = 1_000_000
 WINDOW_ROWS: Final = 50_000
@@ -65,17 +65,11 @@ class ReplayRecord:
         return self.replayed + sum(self.skipped.values())
 
 
-def _event_type(sought: Sought) -> list[ColumnElement[bool]]:
-    """As a question for each delivery: the walk must stay one over deliveries."""
-    if sought.event_type is None:
-        return []
-    of_event = select(events.c.type).where(events.c.id == deliveries.c.event_id).scalar_subquery()
-    return [of_event == sought.event_type]
-
-
 async def _conditions(tx: Tx, sought: Sought) -> list[ColumnElement[bool]]:
     named = [column == value for column, value in await walk_of(tx, sought)]
-    return [deliveries.c.finished_at.is_not(None), *named, *conditions(sought), *_event_type(sought)]
+    rare = await rare_of(tx, sought)
+    known = [] if rare is None else [rare]
+    return [deliveries.c.finished_at.is_not(None), *named, *known, *conditions(sought, deliveries)]
 
 
 async def is_subscriber(tx: Tx, slug: str) -> bool:

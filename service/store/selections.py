@@ -8,11 +8,11 @@ from sqlalchemy import bindparam, text
 
 from service.domain.model import DeliveryRow
 from service.domain.states import REPLAYABLE
-from service.store import views_deliveries
+from service.store import views_delivery
 from service.store.arrays import Flat
 from service.store.database import Tx
 from service.store.generations import BARRED, Refusal
-from service.store.views_deliveries import DeliveryView
+from service.store.views_delivery import DeliveryView
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ async def picked(tx: Tx, named: Sequence[tuple[UUID, int]]) -> list[Picked]:
     """Those of the named deliveries (event, subscriber's row) that there are, newest first."""
     params = {"events": [event for event, _ in named], "subscribers": [row for _, row in named]}
     barred = {DeliveryRow(row.row): row.refused for row in await tx.conn.execute(_BARRED, params)}
-    views = await views_deliveries.of_rows(tx, list(barred))
+    views = await views_delivery.of_rows(tx, list(barred))
     return [Picked(view, _refusal(view, barred[view.row])) for view in views]
 
 

@@ -119,9 +119,11 @@ async def has_unfinished(tx: Tx, row: SubscriberRow) -> bool:
     return bool((await tx.conn.execute(select(waiting))).scalar_one())
 
 
-async def read(tx: Tx, slug: str, vault: Vault | None = None) -> SubscriberRecord | None:
-    """The live subscriber of this slug; its headers are opened with the vault, if one is given."""
-    query = _records().where(subscribers.c.id == slug, subscribers.c.deleted_at.is_(None))
+async def read(tx: Tx, slug: str, vault: Vault | None = None, *, deleted: bool = False) -> SubscriberRecord | None:
+    """The live subscriber of this slug, or a deleted one as well; its headers are opened with the vault, if given."""
+    query = _records().where(subscribers.c.id == slug)
+    if not deleted:
+        query = query.where(subscribers.c.deleted_at.is_(None))
     found = (await tx.conn.execute(query)).one_or_none()
     return None if found is None else _record(found, vault)
 

@@ -259,6 +259,7 @@ deliveries = Table(
         "row",
         postgresql_where=text("state IN ('exhausted', 'rejected', 'ambiguous', 'cancelled')"),
     ),
+    Index(None, "reason", "row", postgresql_where=text("reason IS NOT NULL")),
     postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.01"},
 )
 

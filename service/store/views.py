@@ -16,10 +16,12 @@ from sqlalchemy import (
     Uuid,
     any_,
     bindparam,
+    cast,
     literal,
     select,
     text,
 )
+from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.sql.elements import BindParameter
 
 from service.domain.model import DeliveryState, RunId, RunSource, RunState
@@ -45,8 +47,9 @@ def is_one(column: Column[Any], value: object) -> ColumnElement[bool]:
 
     With a plain `=` the planner sees that the column does not matter for the order and may walk another index, which
     has the positions of everyone, in the hope of meeting the value soon: for a value that is rare, through all of it.
+    The array is written out, because for a parameter that is one the planner reckons with ten values.
     """
-    return column == any_(literal([value], ARRAY(column.type)))
+    return column == any_(array([cast(value, column.type)]))
 
 
 @dataclass(frozen=True, slots=True)

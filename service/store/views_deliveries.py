@@ -1,75 +1,23 @@
-"""Read-only questions about deliveries: one page of them, or one; `evidence` has what happened to it."""
+"""Deliveries that are sought by what they are: one page of them, along an index and never far without an answer."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Column,
-    ColumnElement,
-    FromClause,
-    Row,
-    Select,
-    any_,
-    bindparam,
-    case,
-    func,
-    literal,
-    null,
-    select,
-    text,
-    true,
-    union_all,
-)
+from sqlalchemy import Column, ColumnElement, FromClause, Select, any_, bindparam, literal, select, text, union_all
 
-from service.domain.identifiers import delivery_id, delivery_key
-from service.domain.model import DeliveryRow, DeliveryState, EventId, HeldBy, Outcome, RunId, SubscriberState
+from service.domain.model import DeliveryRow, DeliveryState
+from service.store import views_delivery
+from service.store.arrays import Flat
 from service.store.database import Tx
-from service.store.tables import attempts, deliveries, dispatch, events, lanes, subscribers
+from service.store.tables import deliveries, events, subscribers
 from service.store.views import Page, is_one
+from service.store.views_delivery import DeliveryView
 
-
-@dataclass(frozen=True, slots=True)
-class LastOutcome:
-    """How the latest attempt ended; one that lost its lease before it ended does not count."""
-
-    outcome: Outcome
-    status: int | None
-    detail: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryView:
-    """A delivery as the outside sees it. `row` is its place in the list, and stays inside."""
-
-    row: DeliveryRow
-    id: str
-    key: str
-    event_id: EventId
-    event_type: str
-    subject: str
-    version: int
-    tenant_id: str
-    subscriber_id: str
-    run: RunId | None
-    state: DeliveryState
-    held_by: HeldBy | None
-    generation: int
-    attempt_count: int
-    generation_attempts: int
-    next_attempt_at: datetime | None
-    lease_owner: str | None
-    lease_expires_at: datetime | None
-    deadline_at: datetime
-    last_outcome: LastOutcome | None
-    reason: str | None
-    payload_sha256: str
-    created_at: datetime
-    finished_at: datetime | None
+MOST: Final = 20_000
+"""So many deliveries are looked at for one page; and a type that has no more of them is rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,116 +37,128 @@ class Sought:
     until: datetime | None = None
 
 
-_OPEN = deliveries.c.finished_at.is_(None)
-_LEASED = deliveries.c.lease_owner.is_not(None)
+class Leaf(list[DeliveryView]):
+    """The deliveries of one page, newest first.
 
-
-def _described(chosen: FromClause) -> Select[Any]:
-    """What is told of these deliveries, which are the table or a page of it; newest first."""
-    last = (
-        select(attempts.c.outcome, attempts.c.status, attempts.c.detail)
-        .where(attempts.c.delivery == chosen.c.row)
-        .order_by(attempts.c.late, attempts.c.id.desc())
-        .limit(literal(1, literal_execute=True))
-        .lateral("last")
-    )
-    source = (
-        chosen.join(events, events.c.id == chosen.c.event_id)
-        .join(subscribers, subscribers.c.row == chosen.c.subscriber)
-        .outerjoin(lanes, lanes.c.subscriber == chosen.c.subscriber)
-        .outerjoin(last, true())
-    )
-    return (
-        select(
-            chosen,
-            events.c.type.label("event_type"),
-            events.c.subject,
-            events.c.version,
-            events.c.tenant_id,
-            events.c.body_sha256,
-            subscribers.c.id.label("slug"),
-            _held_by(chosen).label("held_by"),
-            _next_attempt_at(chosen).label("due_at"),
-            last.c.outcome.label("last_outcome"),
-            last.c.status.label("last_status"),
-            last.c.detail.label("last_detail"),
-        )
-        .select_from(source)
-        .order_by(chosen.c.row.desc())
-    )
-
-
-def _held_by(chosen: FromClause) -> ColumnElement[str | None]:
-    return case(
-        (chosen.c.finished_at.is_not(None) | chosen.c.lease_owner.is_not(None), null()),
-        (lanes.c.state == SubscriberState.PAUSED.value, HeldBy.SUBSCRIBER_PAUSED.value),
-        (lanes.c.state == SubscriberState.DISABLED.value, HeldBy.SUBSCRIBER_DISABLED.value),
-        (select(dispatch.c.paused).scalar_subquery(), HeldBy.DISPATCH_PAUSED.value),
-        (chosen.c.next_attempt_at == text("'infinity'"), HeldBy.PREDECESSOR.value),
-        (lanes.c.open_until > func.now(), HeldBy.CIRCUIT_OPEN.value),
-        (lanes.c.throttled_until > func.now(), HeldBy.THROTTLED.value),
-        ((chosen.c.next_attempt_at <= func.now()) & (lanes.c.leased >= _slots()), HeldBy.LANE_FULL.value),
-        else_=null(),
-    )
-
-
-def _slots() -> ColumnElement[int]:
-    """How many requests the lane lets out at once just now."""
-    return func.least(lanes.c.max_concurrency, func.coalesce(lanes.c.ramp, lanes.c.max_concurrency))
-
-
-def _next_attempt_at(chosen: FromClause) -> ColumnElement[datetime | None]:
-    """When it comes, behind its lane's throttle or probe.
-
-    Null when none is to come or when it waits for its predecessor, which is stored as infinity.
+    `looked_to` is where to go on behind a page that is short: the row down to which was looked; None where the page is
+    full, or nothing is behind it.
     """
-    waits = chosen.c.finished_at.is_not(None) | (chosen.c.next_attempt_at == text("'infinity'"))
-    later = func.greatest(chosen.c.next_attempt_at, lanes.c.throttled_until, lanes.c.open_until)
-    return case((waits, null()), (chosen.c.lease_owner.is_not(None), chosen.c.next_attempt_at), else_=later)
+
+    looked_to: DeliveryRow | None = None
 
 
-async def page_of(tx: Tx, sought: Sought, page: Page) -> list[DeliveryView]:
-    """One page of deliveries, newest first; `page.after` is the `row` of the last one seen.
+Named = Sequence[tuple[Column[Any], object]]
+"""Columns of the deliveries, and the one value that is sought in each."""
 
-    The page is cut before anything is joined to it, so that an index gives its rows in order.
+
+async def page_of(tx: Tx, sought: Sought, page: Page) -> Leaf:
+    """One page of deliveries; `page.after` is the `row` of the last one seen, or the one down to which was looked.
+
+    Where a type or a reason is sought, at most MOST deliveries are looked at, along the index that promises most of
+    them. Where these do not fill the page, a rare type is looked up from the side of its events.
     """
-    walk = await walk_of(tx, sought)
-    split = _split(sought, walk)
-    chosen = (
-        select(deliveries)
-        .where(*(is_one(column, value) for column, value in walk))
-        .where(*conditions(replace(sought, states=()) if split else sought))
-        .order_by(*(column.desc() for column, _ in walk[:1]), deliveries.c.row.desc())
+    named = await walk_of(tx, sought)
+    walk = _walk(sought, named)
+    if sought.event_type is None and sought.reason is None:
+        return Leaf(await views_delivery.of(tx, walk.newest(page, page.limit)))
+    leaf = await _leaf(tx, walk, sought, named, page)
+    if leaf.looked_to is None or (rare := await rare_of(tx, sought)) is None:
+        return leaf
+    return await _leaf(tx, _Walk([rare]), sought, named, page)
+
+
+async def _leaf(tx: Tx, walk: "_Walk", sought: Sought, named: Named, page: Page) -> Leaf:
+    """What fits among the MOST newest of the walk."""
+    most = MOST // len(walk.ways)
+    looked = walk.newest(page, most).subquery("looked")
+    fitting = (
+        select(looked)
+        .where(*(looked.c[column.name] == value for column, value in named), *conditions(sought, looked))
+        .order_by(*walk.order(looked))
         .limit(page.sql_limit)
     )
-    if sought.event_type is not None:
-        chosen = chosen.join(events, events.c.id == deliveries.c.event_id).where(events.c.type == sought.event_type)
-    if page.after is not None:
-        chosen = chosen.where(deliveries.c.row < page.after)
-    merged = _by_state(chosen, split, page) if split else chosen
-    return [_view(row) for row in await tx.conn.execute(_described(merged.subquery("chosen")))]
+    leaf = Leaf(await views_delivery.of(tx, fitting))
+    if len(leaf) < page.limit:
+        last = select(looked.c.row).order_by(*walk.order(looked)).offset(most - 1)
+        leaf.looked_to = (await tx.conn.execute(last)).scalar_one_or_none()
+    return leaf
 
 
-def _split(sought: Sought, walk: Sequence[tuple[Column[Any], object]]) -> list[list[ColumnElement[bool]]]:
-    """The states by each of which the page has to be asked for, as their conditions; none where one walk serves.
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """Deliveries in the order of an index, which has the column `by` before their rows.
 
-    The indexes of a run's deliveries and of what was not delivered have the state before the row: one in the order of
-    the rows alone would be one more for every settle to write.
+    With several `ways` it is merged from a walk along each: the indexes of a run's deliveries and of what was not
+    delivered have the state before the row. One in the order of the rows alone would be one more for every settle to
+    write.
     """
-    if len(sought.states) > 1:
-        return [_in_state(state) for state in sought.states]
-    if not sought.states and walk and walk[0][0] is deliveries.c.run_id:
-        return [[_stored(state)] for state in sorted(set(DeliveryState) - {DeliveryState.LEASED})]
-    return []
+
+    along: Sequence[ColumnElement[bool]]
+    by: Column[Any] | None = None
+    ways: Sequence[Sequence[ColumnElement[bool]]] = ((),)
+
+    def order(self, chosen: FromClause) -> list[ColumnElement[Any]]:
+        """Newest first, so that the index has the order already."""
+        before = [] if self.by is None or len(self.ways) > 1 else [chosen.c[self.by.name].desc()]
+        return [*before, chosen.c.row.desc()]
+
+    def newest(self, page: Page, most: int) -> Select[Any]:
+        """The newest `most` behind `page.after`."""
+        limit = literal(most, literal_execute=True)
+        chosen = select(deliveries).where(*self.along).limit(limit)
+        if page.after is not None:
+            chosen = chosen.where(deliveries.c.row < page.after)
+        if len(self.ways) == 1:
+            return chosen.where(*self.ways[0]).order_by(*self.order(deliveries))
+        by = [] if self.by is None else [self.by.desc()]
+        each = union_all(*(chosen.where(*way).order_by(*by, deliveries.c.row.desc()) for way in self.ways)).subquery()
+        return select(each).order_by(each.c.row.desc()).limit(limit)
 
 
-def _by_state(chosen: Select[Any], split: Sequence[Sequence[ColumnElement[bool]]], page: Page) -> Select[Any]:
-    """The same page, merged from one of each state."""
-    each = union_all(*(chosen.where(*state) for state in split)).subquery()
-    return select(each).order_by(each.c.row.desc()).limit(page.sql_limit)
+def _walk(sought: Sought, named: Named) -> _Walk:
+    """The walk that meets soonest what is sought."""
+    if sought.event_id is None and sought.reason is not None:
+        return _Walk([is_one(deliveries.c.reason, sought.reason)], deliveries.c.reason)
+    by = named[0][0] if named else None
+    along = [is_one(column, value) for column, value in named]
+    if sought.event_type is None and sought.reason is None:
+        along += conditions(replace(sought, states=()), deliveries)
+    return _Walk(along, by, _ways(sought, by))
 
 
-async def walk_of(tx: Tx, sought: Sought) -> list[tuple[Column[Any], object]]:
+def _ways(sought: Sought, by: Column[Any] | None) -> Sequence[Sequence[ColumnElement[bool]]]:
+    """What is to be walked one by one: each state where there are several, and those of a run where none is named."""
+    states: Sequence[DeliveryState] = sought.states
+    if states or by is not deliveries.c.run_id:
+        return [_in_state(state, deliveries) for state in states] or ((),)
+    return [[_stored(state, deliveries)] for state in sorted(set(DeliveryState) - {DeliveryState.LEASED})]
+
+
+# Looked up one by one: a planner that takes a rare type for a frequent one would read the whole table. An event without
+# deliveries counts like one.
+_RARE = text("""
+    SELECT CASE WHEN count(*) <= :most THEN coalesce(array_agg(row) FILTER (WHERE row IS NOT NULL), '{}') END
+      FROM (SELECT d.row
+              FROM (SELECT id FROM tocsin.events
+                     WHERE type = ANY(ARRAY[:type]) ORDER BY type DESC, id DESC LIMIT :most + 1) e
+              LEFT JOIN LATERAL (
+                   SELECT row FROM tocsin.deliveries WHERE event_id = e.id LIMIT :most + 1) d ON true
+             LIMIT :most + 1) few
+""")
+
+
+async def rare_of(tx: Tx, sought: Sought) -> ColumnElement[bool] | None:
+    """The condition that holds for every delivery of the sought type, by their rows; None where the type is not rare.
+
+    None as well where no type is sought.
+    """
+    if sought.event_type is None:
+        return None
+    rows = (await tx.conn.execute(_RARE, {"type": sought.event_type, "most": MOST})).scalar_one()
+    return None if rows is None else deliveries.c.row == any_(literal(rows, Flat("bigint")))
+
+
+async def walk_of(tx: Tx, sought: Sought) -> Named:
     """What is sought by an index, narrowest first: its column and the value there."""
     walk: list[tuple[Column[Any], object]] = []
     if sought.event_id is not None:
@@ -211,83 +171,33 @@ async def walk_of(tx: Tx, sought: Sought) -> list[tuple[Column[Any], object]]:
     return walk
 
 
-async def delivery(tx: Tx, event_id: UUID, subscriber_row: int) -> DeliveryView | None:
-    """The delivery of this event to this subscriber."""
-    query = _described(deliveries).where(deliveries.c.event_id == event_id, deliveries.c.subscriber == subscriber_row)
-    row = (await tx.conn.execute(query)).one_or_none()
-    return None if row is None else _view(row)
-
-
-async def of_rows(tx: Tx, rows: Sequence[DeliveryRow]) -> list[DeliveryView]:
-    """Those of these deliveries that there are, newest first."""
-    chosen = select(deliveries).where(deliveries.c.row == any_(literal(list(rows), ARRAY(BigInteger))))
-    return [_view(row) for row in await tx.conn.execute(_described(chosen.subquery("chosen")))]
-
-
-def conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
-    """What else is sought of a delivery, as far as its own row tells."""
+def conditions(sought: Sought, chosen: FromClause) -> Iterator[ColumnElement[bool]]:
+    """What else is sought of the chosen deliveries, which are the table or a part of it."""
     if len(sought.states) == 1:
-        yield from _in_state(sought.states[0])
+        yield from _in_state(sought.states[0], chosen)
     elif sought.states:
-        yield deliveries.c.state.in_(bindparam(None, sought.states, expanding=True, literal_execute=True))
+        yield chosen.c.state.in_(bindparam(None, sought.states, expanding=True, literal_execute=True))
     if sought.reason is not None:
-        yield deliveries.c.reason == sought.reason
+        yield chosen.c.reason == sought.reason
     if sought.since is not None:
-        yield deliveries.c.created_at >= sought.since
+        yield chosen.c.created_at >= sought.since
     if sought.until is not None:
-        yield deliveries.c.created_at < sought.until
+        yield chosen.c.created_at < sought.until
+    if sought.event_type is not None:
+        # A question for each delivery: the walk must stay one over deliveries.
+        of_event = select(events.c.type).where(events.c.id == chosen.c.event_id).scalar_subquery()
+        yield of_event == sought.event_type
 
 
-def _in_state(state: DeliveryState) -> list[ColumnElement[bool]]:
+def _in_state(state: DeliveryState, chosen: FromClause) -> list[ColumnElement[bool]]:
     """The state as it is stored; inlined, because a partial index is used only for a state that the planner sees."""
+    leased = chosen.c.lease_owner.is_not(None)
     if state is DeliveryState.LEASED:
-        return [_OPEN, _stored(DeliveryState.PENDING), _LEASED]
+        return [chosen.c.finished_at.is_(None), _stored(DeliveryState.PENDING, chosen), leased]
     if state is DeliveryState.PENDING:
-        return [_OPEN, _stored(DeliveryState.PENDING), ~_LEASED]
-    return [_stored(state)]
+        return [chosen.c.finished_at.is_(None), _stored(DeliveryState.PENDING, chosen), ~leased]
+    return [_stored(state, chosen)]
 
 
-def _stored(state: DeliveryState) -> ColumnElement[bool]:
-    return deliveries.c.state == literal(state.value, literal_execute=True)
-
-
-def _view(row: Row[Any]) -> DeliveryView:
-    state = _state(row)
-    leased = state is DeliveryState.LEASED
-    return DeliveryView(
-        row=DeliveryRow(row.row),
-        id=delivery_id(row.event_id, row.subscriber),
-        key=delivery_key(row.event_id, row.slug),
-        event_id=EventId(row.event_id),
-        event_type=row.event_type,
-        subject=row.subject,
-        version=row.version,
-        tenant_id=row.tenant_id,
-        subscriber_id=row.slug,
-        run=row.run_id,
-        state=state,
-        held_by=None if row.held_by is None else HeldBy(row.held_by),
-        generation=row.generation,
-        attempt_count=row.attempt_count,
-        generation_attempts=row.generation_attempts,
-        next_attempt_at=row.due_at,
-        lease_owner=row.lease_owner if leased else None,
-        lease_expires_at=row.lease_expires_at if leased else None,
-        deadline_at=row.deadline_at,
-        last_outcome=_last(row),
-        reason=row.reason,
-        payload_sha256=row.body_sha256.hex(),
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-    )
-
-
-def _state(row: Row[Any]) -> DeliveryState:
-    stored = DeliveryState(row.state)
-    return DeliveryState.LEASED if stored is DeliveryState.PENDING and row.lease_owner is not None else stored
-
-
-def _last(row: Row[Any]) -> LastOutcome | None:
-    if row.last_outcome is None:
-        return None
-    return LastOutcome(Outcome(row.last_outcome), row.last_status, row.last_detail)
+def _stored(state: DeliveryState, chosen: FromClause) -> ColumnElement[bool]:
+    return chosen.c.state == literal(state.value, literal_execute=True)

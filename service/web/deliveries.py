@@ -10,7 +10,7 @@ from service.domain.errors import NotFound
 from service.domain.identifiers import parse_delivery_id
 from service.domain.model import DeliveryState
 from service.store import evidence, views_deliveries
-from service.store.views_deliveries import Sought
+from service.store.views_deliveries import MOST, Sought
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
@@ -54,6 +54,10 @@ class DeliveriesQuery(ListQuery):
 @router.get(
     "/v1/deliveries",
     summary="List deliveries",
+    description=(
+        f"For a page of an `eventType` or a `reason` at most {MOST:,} deliveries are looked at: it may be short, even "
+        "empty, and still have a `nextCursor`, which leads on."
+    ),
     responses={**answers(DeliveryList, {200: "One page, newest first."}), **refusals(*KEYED, errors.Invalid)},
 )
 async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQuery, Query()]) -> Response:
@@ -61,7 +65,7 @@ async def list_deliveries(_: Reader, house: House, query: Annotated[DeliveriesQu
     page = DELIVERIES.page(query)
     async with house.db.begin() as tx:
         found = await views_deliveries.page_of(tx, query.sought(), page)
-    shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row)
+    shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row, found.looked_to)
     return ok(DeliveryList(items=[Delivery.model_validate(view) for view in shown], next_cursor=cursor))
 
 

@@ -75,11 +75,19 @@ class Listed:
         return Page(query.limit + 1, None if query.cursor is None else self._position(query.cursor))
 
     def cut(
-        self, query: ListQuery, views: Sequence[ViewT], position: Callable[[ViewT], Position]
+        self,
+        query: ListQuery,
+        views: Sequence[ViewT],
+        position: Callable[[ViewT], Position],
+        looked_to: Position | None = None,
     ) -> tuple[Sequence[ViewT], str | None]:
-        """The views that belong on the page, and the cursor of the next one where there is one."""
+        """The views that belong on the page, and the cursor of the next one where there is one.
+
+        `looked_to` is the position at which the search for more was left to the next page; None where it was not.
+        """
         shown = views[: query.limit]
-        return shown, self.cursor(position(shown[-1])) if len(views) > query.limit else None
+        after = position(shown[-1]) if len(views) > query.limit else looked_to
+        return shown, None if after is None else self.cursor(after)
 
     def cursor(self, position: Position) -> str:
         """An opaque cursor that goes on after `position`."""

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from service.domain.model import Answer, Claimed, DeliveryState, EventId, Outcome, RunId, Settlement, SubscriberRow
+from service.domain.states import DEAD_LETTERS
 from service.store import (
     backlog,
     chains,
@@ -78,6 +79,14 @@ _FILL = [
                    (1201, 1400, 'pending', 0, NULL), (1401, 1401, 'pending', 0, 0), (1402, 1451, 'pending', 0, NULL))
            AS k (first, last, state, due, order_key)
      CROSS JOIN LATERAL generate_series(k.first, k.last) s CROSS JOIN generate_series(1, 1000) n
+    """,
+    # A type and a reason that few have, and a type that many have, none of them in the newer half.
+    "UPDATE tocsin.events SET type = 'rare' WHERE subject = 's7'",
+    "UPDATE tocsin.events SET type = 'over' WHERE subject IN (SELECT 's' || n FROM generate_series(21, 60) n)",
+    "UPDATE tocsin.deliveries SET reason = 'shadow' WHERE row IN (5, 50000, 500000)",
+    """
+    DELETE FROM tocsin.deliveries d USING tocsin.events e
+     WHERE e.id = d.event_id AND e.type = 'over' AND d.row > (SELECT max(row) / 2 FROM tocsin.deliveries)
     """,
     """
     INSERT INTO tocsin.attempts (delivery, number, generation, lease_seq, outcome, counted, status, started_at,
@@ -171,6 +180,15 @@ def _delivered(claimed: list[Claimed], tx: Tx) -> list[Settled]:
     return [Settled(each, decision, answer, "w", tx.now.timestamp()) for each in claimed]
 
 
+_FILTERED = [
+    ("list of a rare type", Sought(event_type="rare"), 50),
+    ("list of a rare type's dead letters", Sought(event_type="rare", states=tuple(sorted(DEAD_LETTERS))), 0),
+    ("list of a rare reason", Sought(reason="shadow"), 3),
+    ("list of a rare reason, of a subscriber", Sought(reason="shadow", subscriber_id="s900"), 0),
+    ("list of a type that is over", Sought(event_type="over"), 0),
+]
+
+
 async def _everything_hot(tx: Tx, plans: Plans) -> None:
     """Each statement of the hot path once, on a batch."""
     await plans.begin(tx, "claim")
@@ -191,14 +209,7 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
     await runs.settle(tx, [RUN])
     await plans.begin(tx, "run")
     await views.run(tx, RUN)
-    await plans.begin(tx, "list")
-    [*_, last] = await views_deliveries.page_of(tx, Sought(), Page(50))
-    await plans.begin(tx, "list on")
-    await views_deliveries.page_of(tx, Sought(), Page(50, last.row - 500_000))
-    await plans.begin(tx, "list of a subscriber")
-    await views_deliveries.page_of(tx, Sought(subscriber_id="s900"), Page(50))
-    await plans.begin(tx, "list of a run")
-    await views_deliveries.page_of(tx, Sought(run=RUN), Page(50))
+    await _every_list(tx, plans)
     await plans.begin(tx, "lanes")
     assert all(each.is_capped for each in (await views_lanes.standings(tx, LANES)).values())
     await plans.begin(tx, "picked")
@@ -223,6 +234,22 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
     await plans.begin(tx, "")
 
 
+async def _every_list(tx: Tx, plans: Plans) -> None:
+    """Pages of deliveries, sought by this and that."""
+    await plans.begin(tx, "list")
+    [*_, last] = await views_deliveries.page_of(tx, Sought(), Page(50))
+    await plans.begin(tx, "list on")
+    await views_deliveries.page_of(tx, Sought(), Page(50, last.row - 500_000))
+    await plans.begin(tx, "list of a subscriber")
+    await views_deliveries.page_of(tx, Sought(subscriber_id="s900"), Page(50))
+    await plans.begin(tx, "list of a run")
+    await views_deliveries.page_of(tx, Sought(run=RUN), Page(50))
+    for step, sought, count in _FILTERED:
+        await plans.begin(tx, step)
+        leaf = await views_deliveries.page_of(tx, sought, Page(50))
+        assert (len(leaf), leaf.looked_to is None) == (count, "over" not in step)
+
+
 ROOM = {
     # A claim passes over what is leased in each of its 50 lanes, looks once for what comes next, and updates.
     "claim": 5 * BATCH + 2 * 250,
@@ -238,6 +265,13 @@ ROOM = {
     "list on": 200,
     "list of a subscriber": 200,
     "list of a run": 200,
+    # The walk, once more for its end, then each of the type twice.
+    "list of a rare type": 2 * views_deliveries.MOST + 2 * 1451 + 200,
+    "list of a rare type's dead letters": 200,
+    "list of a rare reason": 200,
+    "list of a rare reason, of a subscriber": 200,
+    # The walk, once more for its end, and what there is of the type up to where it is frequent.
+    "list of a type that is over": 3 * views_deliveries.MOST + 200,
     # What waits for each of 50 is counted up to a cap; and of each of three queues the head is looked at.
     "lanes": len(LANES) * (views_lanes.MAX_COUNTED + 3),
     # Each delivery is found twice, once with its last attempt.

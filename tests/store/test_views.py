@@ -1,16 +1,18 @@
 """Lists stay lists of a page however much there is: their plans walk an index and stop at the limit."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import URL, text
+from sqlalchemy import URL, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from service.domain.model import DeliveryState, RunState
-from service.store import views, views_deliveries, views_events
+from service.domain.states import DEAD_LETTERS
+from service.store import views, views_deliveries, views_delivery, views_events
 from service.store.database import Database, Tx
 from service.store.tables import deliveries
 from service.store.views import Page
@@ -18,6 +20,7 @@ from service.store.views_deliveries import Sought
 from tests.scenes import Scene
 
 _EVENTS, _PER_EVENT = 2000, 5
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 _FILL = (
     """
@@ -33,8 +36,9 @@ _FILL = (
       FROM generate_series(1, {_EVENTS}) n
     """,
     f"""
-    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, deadline_at, state, finished_at)
-    SELECT e.id, s, e.run_id, now(), CASE WHEN s = 4 THEN 'rejected' ELSE 'delivered' END, now()
+    INSERT INTO tocsin.deliveries (event_id, subscriber, run_id, deadline_at, state, reason, finished_at)
+    SELECT e.id, s, e.run_id, now(), CASE WHEN s = 4 THEN 'rejected' ELSE 'delivered' END,
+           CASE WHEN s = 4 THEN 'attempts' END, now()
       FROM tocsin.events e, generate_series(1, {_PER_EVENT}) s ORDER BY e.id, s
     """,
     "UPDATE tocsin.deliveries SET state = 'pending', finished_at = NULL WHERE row BETWEEN 40 AND 49",
@@ -104,6 +108,21 @@ SOUGHT = {
     "dead letters": Sought(states=(DeliveryState.REJECTED,)),
     "delivered": Sought(states=(DeliveryState.DELIVERED,)),
     "of a type": Sought(event_type="type-1"),
+    "of a reason": Sought(reason="attempts"),
+}
+
+MIXED = {
+    **SOUGHT,
+    "of a type with a state": Sought(event_type="type-1", states=(DeliveryState.REJECTED,)),
+    "dead letters of a type": Sought(event_type="type-1", states=tuple(sorted(DEAD_LETTERS))),
+    "of a subscriber's type": Sought(event_type="type-1", subscriber_id="s1"),
+    "of a run's type": Sought(event_type="type-1", run=UUID("00000000-0000-7000-8000-000000000051")),
+    "of an event, with a type": Sought(event_type="type-0", event_id=UUID("00000000-0000-7000-9000-000000000050")),
+    "of a reason and all else": Sought(reason="attempts", event_type="type-1", subscriber_id="s4", since=_LONG_AGO),
+    "of a run's reason": Sought(reason="attempts", run=UUID("00000000-0000-7000-8000-000000000051")),
+    "of an event's reason": Sought(reason="attempts", event_id=UUID("00000000-0000-7000-9000-000000000050")),
+    "of no reason that there is": Sought(reason="nothing"),
+    "of no type that there is": Sought(event_type="nothing"),
 }
 
 
@@ -114,6 +133,23 @@ async def test_a_page_of_deliveries_reads_about_a_page(filled: Database, sought:
     assert len(found) <= page.limit
     # Each item brings its event, subscriber, lane and last attempt; a type that a fifth has is looked for in fives.
     assert rows <= page.limit * 5 * 8
+
+
+@pytest.mark.parametrize("most", [40, 1000, 20_000], ids="at most {}".format)
+@pytest.mark.parametrize("sought", MIXED.values(), ids=MIXED)
+async def test_the_pages_have_all_that_is_sought_however_few_are_looked_at(
+    filled: Database, sought: Sought, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views_deliveries, "MOST", most)
+    async with filled.begin() as tx:
+        found, after = list[int](), None
+        while after is None or after > 0:
+            leaf = await views_deliveries.page_of(tx, sought, Page(300, after))
+            found += [view.row for view in leaf]
+            after = leaf[-1].row if len(leaf) == 300 else leaf.looked_to or 0
+        named = [column == value for column, value in await views_deliveries.walk_of(tx, sought)]
+        every = select(deliveries.c.row).where(*named, *views_deliveries.conditions(sought, deliveries))
+        assert found == sorted((await tx.conn.execute(every)).scalars(), reverse=True)
 
 
 async def test_a_page_of_runs_reads_a_page(filled: Database) -> None:
@@ -150,7 +186,7 @@ async def test_a_page_of_events_reads_a_page_and_no_bodies(filled: Database) -> 
         )
         assert len(found) == count
         assert rows <= 20 * 2
-    for query in (views_events._QUERY, views_deliveries._described(deliveries)):
+    for query in (views_events._QUERY, views_delivery._described(deliveries)):
         assert "tocsin.events.body," not in str(query)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.store import views_deliveries
 from service.web.paging import Listed, uuid, whole
 from tests.web.conftest import JOB, Api, instant, pointers, problem, tick
 
@@ -213,6 +214,22 @@ async def test_a_filter_for_what_is_not_there_finds_nothing(api: Api) -> None:
     ):
         answer = await api.client.get(path, params={name: value})
         assert (answer.status_code, answer.json()["items"]) == (200, []), name
+
+
+async def test_a_page_that_came_to_its_bound_before_it_found_anything_leads_on(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views_deliveries, "MOST", 4)
+    for number in range(3):
+        await api.scene.subscriber(f"s{number}", f"http://127.0.0.1:1/{number}")
+    for number in range(4):
+        await api.scene.event(f"ship-{number}", "parcel.lost" if number < 2 else "shipment.expired")
+    pages = [(await api.client.get("/v1/deliveries", params={"eventType": "parcel.lost"})).json()]
+    while cursor := pages[-1]["nextCursor"]:
+        params = {"eventType": "parcel.lost", "cursor": cursor}
+        pages.append((await api.client.get("/v1/deliveries", params=params)).json())
+    assert [len(page["items"]) for page in pages] == [0, 2, 4, 0]
+    assert len({each["id"] for page in pages for each in page["items"]}) == 6
 
 
 async def test_filters_find_what_they_name(api: Api) -> None:
