@@ -18,9 +18,9 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from service.domain.errors import TocsinError
+from service.domain.redaction import redacted
+from service.domain.unseen import Rewriting, is_clear
 
-LONGEST_VALUE: Final = 2_000
-"""Characters of one value; what is longer is cut."""
 FRAMES: Final = 25
 """Innermost calls of a traceback that are shown."""
 CAUSES: Final = 8
@@ -29,13 +29,10 @@ CAUSES: Final = 8
 _QUIET = ("httpx", "httpcore", "uvicorn.access", "asyncio", "sqlalchemy.engine", "alembic")
 """What others log below a warning: it repeats our own lines, and some of it holds URLs."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
-"""What begins a line, steers a terminal, is invisible, or turns the direction of writing."""
-_SECRET = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#\"'<>]*@)?(?P<host>[^\s/?#\"'<>]*)(?P<rest>[/?#][^\s\"'<>]*)?"
-    r"|(?P<prefix>\b(?:whsec_|tsk_|(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{6,}",
-    re.IGNORECASE,
-)
+_ESCAPED = Rewriting(lambda char: char if is_clear(char) else char.encode("unicode_escape").decode())
+"""On the console: what begins a line, steers a terminal, is invisible, or turns the direction of writing."""
+_LEFT_BY_REPR = Rewriting(lambda char: _ESCAPED[ord(char)] if char.isprintable() else char)
+_SPACED = Rewriting(lambda char: char if is_clear(char) else " ")
 
 
 def configure(log_format: Literal["console", "json"], *, level: int = logging.INFO) -> None:
@@ -109,15 +106,7 @@ def _scrubbed(value: Any) -> Any:
         return {str(key): _scrubbed(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_scrubbed(inner) for inner in value]
-    text = _SECRET.sub(_masked, str(value) if isinstance(value, str) else repr(value))
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text)} characters)"
-
-
-def _masked(found: re.Match[str]) -> str:
-    """Of a URL its origin, of a credential its kind."""
-    if prefix := found["prefix"]:
-        return f"{prefix}…"
-    return f"{found['scheme']}{found['host']}{'/…' if len(found['rest'] or '') > 1 else found['rest'] or ''}"
+    return redacted(str(value) if isinstance(value, str) else repr(value))
 
 
 def _one_line(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
@@ -126,10 +115,21 @@ def _one_line(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict
 
 
 def _escaped(value: Any) -> Any:
-    """The renderer puts quotes around what has blanks in it, and shows lists by `repr`, which escapes by itself."""
-    if not isinstance(value, str):
-        return value
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    """The renderer puts quotes around what has blanks in it, and shows lists by `repr`, which itself escapes most."""
+    if isinstance(value, str):
+        return value if is_clear(value) else value.translate(_ESCAPED)
+    return _within(value)
+
+
+def _within(value: Any) -> Any:
+    """What `repr` would leave as it is, such as fillers, escaped in all that is in a list or a mapping."""
+    if isinstance(value, str):
+        return value.translate(_LEFT_BY_REPR)
+    if isinstance(value, list):
+        return [_within(each) for each in value]
+    if isinstance(value, dict):
+        return {_within(name): _within(each) for name, each in value.items()}
+    return value
 
 
 def _traced(exc_info: ExcInfo) -> str:
@@ -154,7 +154,7 @@ def _one(error: BaseException) -> str:
 def _known(error: BaseException) -> str:
     """What can be said of an exception: our own words, or a code of the system's or the database's."""
     if isinstance(error, TocsinError):
-        return f": {_CONTROL.sub(' ', _scrubbed(error.detail))}"
+        return f": {redacted(error.detail).translate(_SPACED)}"
     if isinstance(error, OSError) and error.strerror:
         return f": {error.strerror}"
     if isinstance(error, BaseExceptionGroup):

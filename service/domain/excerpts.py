@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from service.domain.headers import MASK
+from service.domain.unseen import REPLACEMENT, Rewriting, is_attached, is_clear, is_unseen
 
 EXCERPT_BYTES: Final = 2048
 WINDOW_BYTES: Final = 4 * EXCERPT_BYTES
@@ -19,15 +20,20 @@ _SHORTEST_HIDDEN: Final = 4
 _SHORTEST_PART: Final = 8
 """The same for one word of a header's value: what follows `Bearer` is hidden by itself, `Bearer` is not."""
 
-_C0: Final = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
-_DELETE: Final = {0x7F: 0x2421}
-_C1: Final = dict.fromkeys(range(0x80, 0xA0), "\ufffd")
-_MISLEADING: Final = dict.fromkeys(
-    [0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
-)
-"""What turns the direction of the text around it, or breaks lines where nobody looks for a break."""
+_DELETE: Final = "\x7f"
 
-_VISIBLE: Final = _C0 | _DELETE | _C1 | _MISLEADING
+
+def _visible(char: str) -> str:
+    """A control as its picture, but for tabs and line feeds; of what else is unseen, what is attached stays."""
+    if char in "\t\n" or not is_unseen(char) or is_attached(char):
+        return char
+    if char < " ":
+        return chr(0x2400 + ord(char))
+    return "\u2421" if char == _DELETE else REPLACEMENT
+
+
+_VISIBLE: Final = Rewriting(_visible)
+_CLEAR: Final = Rewriting(lambda char: char if is_clear(char) else REPLACEMENT)
 
 
 @lru_cache(maxsize=1024)
@@ -71,15 +77,16 @@ def excerpt(raw: bytes, hide: re.Pattern[bytes] | None = None) -> str | None:
     """The first 2 KiB of an answer as text, or None of an empty one; `headers.MASK` stands for what is to be hidden.
 
     What is not UTF-8 becomes U+FFFD; a control character becomes its picture (NUL reads ␀), but for tabs and line
-    feeds. There is never a NUL or a lone surrogate in it.
+    feeds; what shows nothing becomes U+FFFD, but for what joins or shapes the characters beside it, as in Persian and
+    emoji. There is never a NUL or a lone surrogate in it.
     """
     if not raw:
         return None
     kept = _masked(raw[:WINDOW_BYTES], hide) if hide else raw[:EXCERPT_BYTES]
     text = kept.decode("utf-8", "replace")
     if len(raw) > EXCERPT_BYTES:
-        text = text.rstrip("\ufffd")  # the cut may have gone through a character
-    return text if text.isprintable() else text.translate(_VISIBLE)
+        text = text.rstrip(REPLACEMENT)  # the cut may have gone through a character
+    return text if is_clear(text) else text.translate(_VISIBLE)
 
 
 def _masked(raw: bytes, hide: re.Pattern[bytes]) -> bytes:
@@ -96,4 +103,4 @@ def _masked(raw: bytes, hide: re.Pattern[bytes]) -> bytes:
 def single_line(text: str, most: int) -> str:
     """At most `most` characters of a header's value, on one line, with nothing invisible in it."""
     cut = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(character if character.isprintable() else "\ufffd" for character in cut)
+    return cut if is_clear(cut) else cut.translate(_CLEAR)

@@ -11,6 +11,7 @@ from service.domain.errors import Conflict, Invalid, NotFound, Problem
 from service.domain.job import JobConfig
 from service.domain.model import RunId, RunSource, Scope
 from service.domain.timestamps import format_rfc3339
+from service.domain.unseen import is_clear
 from service.flow import intake
 from service.flow.doorbell import Doorbell
 from service.flow.intake import Accepted
@@ -126,7 +127,7 @@ async def create_key(
         Conflict: a live key has this name.
 
     """
-    if not (1 <= len(name) <= _MAX_NAME and name.isprintable() and " " not in name):
+    if not (1 <= len(name) <= _MAX_NAME and is_clear(name) and " " not in name):
         raise Invalid(Problem("/name", f"must be 1 to {_MAX_NAME} visible characters, without spaces"))
     if name in _RESERVED_NAMES:
         raise Invalid(Problem("/name", "is reserved: the audit trail uses it for something else"))

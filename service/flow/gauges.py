@@ -55,7 +55,7 @@ def families(found: Gauges | None) -> Iterator[Metric]:
 
 def _ages(found: Gauges) -> Iterator[Metric]:
     stands = found.backlog
-    due = "How long the delivery has been due that waits longest for a worker, leaving out what is held; else 0."
+    due = "How long the delivery has been due that waits longest, leaving out what is held but by a full lane; else 0."
     yield _gauge("tocsin_oldest_due_age_seconds", due, stands.oldest_due_age_seconds or 0.0)
     pending = (
         "How long the oldest delivery has been unfinished, held or not: of those that are next in each lane and the "
@@ -68,7 +68,11 @@ def _ages(found: Gauges) -> Iterator[Metric]:
 
 def _counts(found: Gauges) -> Iterator[Metric]:
     stands = found.backlog
-    yield _gauge("tocsin_due", f"Deliveries that may be sent now and wait for a worker. {_CAPPED}", stands.due)
+    yield _gauge(
+        "tocsin_due",
+        f"Deliveries that may be sent now: they wait for a worker, or their lane is full. {_CAPPED}",
+        stands.due,
+    )
     yield _gauge("tocsin_scheduled", f"Deliveries whose time is ahead. {_CAPPED}", stands.scheduled)
     held = "Deliveries that wait for something else than a worker: a pause, a predecessor, a throttle, a probe."
     yield _gauge("tocsin_held", f"{held} {_CAPPED}", stands.held)

@@ -21,6 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from service import __version__
 from service.domain.identifiers import delivery_id
 from service.domain.model import Answer, Claimed, EventId, LeasedRun, Outcome, RunId
+from service.domain.redaction import redacted
 from service.flow.send import Request
 from service.store.settlements import Settled
 
@@ -74,12 +75,16 @@ class TickSpan:
     def accepted(self, run: RunId, *, run_id: str, duplicate: bool) -> None:
         """The run that the tick has, whose trace is linked."""
         self._span.set_attribute("http.response.status_code", 200 if duplicate else 202)
-        self._span.set_attributes({"tocsin.run": str(run), "tocsin.run_id": run_id, "tocsin.duplicate": duplicate})
+        self._span.set_attributes({"tocsin.run": str(run), "tocsin.run_id": redacted(run_id)})
+        self._span.set_attribute("tocsin.duplicate", duplicate)
         self._span.add_link(_of_run(run))
 
 
 class Tracing:
-    """Starts the spans of this process. None of them holds a payload, a secret, or the path of a URL."""
+    """Starts the spans of this process. None of them holds a payload, a secret, or the path of a URL.
+
+    A scheduler's run id may be a URL or hold a token, and is cut as in the log; all else is ids and our own words.
+    """
 
     def __init__(self, provider: TracerProvider, ids: Ids) -> None:
         """Send spans to `provider`, which takes its ids from `ids`."""
@@ -102,7 +107,7 @@ class Tracing:
         first = _of_run(run.id)
         trace_id, span_id = first.trace_id, first.span_id if run.lease_seq == 1 else None
         links = [tick] if (tick := _parsed(run.traceparent)) else []
-        attributes = {"tocsin.run": str(run.id), "tocsin.job": run.job, "tocsin.run_id": run.run_id}
+        attributes = {"tocsin.run": str(run.id), "tocsin.job": run.job, "tocsin.run_id": redacted(run.run_id)}
         opened = self._open("run", attributes, links=links, trace_id=trace_id, span_id=span_id)
         with opened as span, trace.use_span(span, record_exception=False, set_status_on_exception=False):
             yield

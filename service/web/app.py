@@ -22,6 +22,7 @@ from service.web import (
     dispatch,
     document,
     events,
+    explain,
     health,
     jobs,
     metrics,
@@ -33,7 +34,7 @@ from service.web import (
     ticks,
 )
 from service.web.answers import Answer
-from service.web.console.pages import router as console
+from service.web.console import pages as console
 from service.web.edge import Edge
 from service.web.faults import problems_of
 from service.web.paging import single_valued
@@ -49,6 +50,7 @@ _ROUTERS = (
     events.router,
     subscribers.router,
     deliveries.router,
+    explain.router,
     delivery_verdicts.router,
     replays.router,
     dead_letters.router,
@@ -59,7 +61,7 @@ _ROUTERS = (
     health.router,
     metrics.router,
     pages.router,
-    console,
+    console.router,
 )
 
 
@@ -138,6 +140,8 @@ async def _on_invalid(_request: Request, error: Exception) -> Response:
 async def _on_http(request: Request, error: Exception) -> Response:
     """What the router itself refuses: unknown paths, wrong methods, requests that cannot be read."""
     status = error.status_code if isinstance(error, HTTPException) else 400
+    if console.is_below(request.url.path):
+        return console.unanswered(request, status)
     refusal = {404: NotFound, 405: MethodNotAllowed}.get(status, Malformed)()
     response = Answer.refusal(refusal).response()
     if isinstance(refusal, MethodNotAllowed):

@@ -25,7 +25,9 @@ class WaitingLane(Out):
     oldest_due_age_seconds: float | None = Field(
         description="Null where all of them wait for a predecessor.", examples=[8.25]
     )
-    reason: HeldBy | None = Field(description="What they wait for; null where it is a worker.")
+    reason: HeldBy | None = Field(
+        description="What they wait for; null where it is a worker. With `lane-full` they count as due, else as held."
+    )
     next_at: Instant | None = Field(description="When the lane is looked at next; null where nobody knows.")
 
 
@@ -33,18 +35,25 @@ class Backlog(Out):
     """Every unfinished delivery is counted once: as due, scheduled, held or leased."""
 
     at: Instant
-    due: int = Field(description="May be sent now, and waits for a worker.", examples=[1200])
+    due: int = Field(
+        description="May be sent now, and waits for a worker, or for a free place in its lane (`lane-full`).",
+        examples=[1200],
+    )
     leased: int = Field(description="Being sent.", examples=[128])
     scheduled: int = Field(description="Its time is ahead: a retry.", examples=[40])
     held: int = Field(
-        description="Waits for something else than a worker: `heldBy` of a delivery says for what.", examples=[0]
+        description=(
+            "Waits for something else: `heldBy` of a delivery says for what. `lane-full` is not among these: it is due."
+        ),
+        examples=[0],
     )
     capped: bool = Field(
         description=f"A count went no further than {MOST:,} in all, or 10,000 of one subscriber: at least so many are.",
         examples=[False],
     )
     oldest_due_age_seconds: float | None = Field(
-        description="How long what is due has waited for a worker at most; null where nothing is due.", examples=[8.25]
+        description="How long what is due has waited at most, `lane-full` included; null where nothing is due.",
+        examples=[8.25],
     )
     oldest_pending_age_seconds: float | None = Field(
         description="How long the oldest delivery has been unfinished, held or not; null where none is.",

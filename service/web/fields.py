@@ -1,7 +1,6 @@
 """The kinds of fields that requests have, each bounded and safe to store once it is through."""
 
 import re
-import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated
@@ -14,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from service.domain.identifiers import MAX_RUN_ID_BYTES, MAX_SUBJECT_BYTES, parse_uuid
 from service.domain.jsontext import text_fault
 from service.domain.timestamps import format_rfc3339, parse_rfc3339
+from service.domain.unseen import is_steering, shows_something
 
 MAX_REASON_CHARS = 500
 MAX_NAME_BYTES = 200
@@ -53,21 +53,15 @@ def text_of(max_bytes: int) -> Callable[[str], str]:
     return check
 
 
-_STEERING = re.compile("[\u2028-\u202e\u2066-\u2069]")
-"""Characters that break lines, or turn the direction of what stands around them (Unicode Annex 9)."""
-_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and symbols by their class, but nothing to be seen: fillers of Hangul, the empty Braille pattern."""
-
-
 def _reason(value: str) -> str:
     trimmed = value.strip()
     if not 1 <= len(trimmed) <= MAX_REASON_CHARS:
         msg = f"must have 1 to {MAX_REASON_CHARS} characters, not counting space around them"
         raise ValueError(msg)
-    if _STEERING.search(trimmed):
+    if any(map(is_steering, trimmed)):
         msg = "must not contain line separators or characters that change the direction of text"
         raise ValueError(msg)
-    if not any(unicodedata.category(char)[0] in "LNPS" and char not in _BLANKS for char in trimmed):
+    if not shows_something(trimmed):
         msg = "must have characters that can be seen"
         raise ValueError(msg)
     return text_of(4 * MAX_REASON_CHARS)(trimmed)

@@ -19,6 +19,8 @@ SHOWN = {
     "right-to-left \u202e override".encode(): "right-to-left \ufffd override",
     "line\u2028separator".encode(): "line\ufffdseparator",
     "żółć 漢字 🔔".encode(): "żółć 漢字 🔔",
+    "می\u200cروم 👩\u200d🚒 ❤\ufe0f".encode(): "می\u200cروم 👩\u200d🚒 ❤\ufe0f",
+    "\ufeffpass\u00adword\u3164\u061c".encode(): "\ufffdpass\ufffdword\ufffd\ufffd",
 }
 
 

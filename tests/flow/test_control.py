@@ -184,7 +184,7 @@ async def test_a_live_key_s_name_is_taken_until_it_is_revoked(scene: Scene) -> N
 
 
 HIDDEN_OR_TAKEN = (
-    *("", " ", "a b", "a\n", "a\x00", "x" * 65, "\u200b", "\u202eevil", "\ud800"),
+    *("", " ", "a b", "a\n", "a\x00", "x" * 65, "\u200b", "\u202eevil", "\ud800", "\u3164", "ci\ufe00"),
     *("bootstrap", "cli", "tocsin"),
 )
 

@@ -93,6 +93,15 @@ def test_a_value_cannot_pass_for_another_field_or_turn_the_line_around(capsys: p
     assert not {"\u202e", "\u2066", "\ufeff", "\x9b", "\x1b"} & set(said)
 
 
+def test_nothing_invisible_reaches_the_console(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("console")
+    unseen = "\u061c\u00ad\u3164\u200d\ufe0f\u2800\U000e0041\u00a0"
+    structlog.get_logger().info("tick.accepted", run_id=f"żółć{unseen}", places=[unseen, {unseen: unseen}])
+    said = capsys.readouterr().err
+    assert not set(unseen) & set(said)
+    assert r"run_id=żółć\u061c\xad\u3164\u200d\ufe0f\u2800\U000e0041\xa0" in said
+
+
 def test_a_value_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("json")
     structlog.get_logger().info("a.b", value="x" * 1_000_000)

@@ -102,6 +102,20 @@ async def test_a_pause_of_all_dispatch_holds_everything_and_says_that_nothing_dr
     assert [lane["reason"] for lane in found["lanes"]] == ["dispatch-paused"]
 
 
+async def test_what_waits_in_a_full_lane_is_due_and_the_lane_says_that_it_is_full(api: Api) -> None:
+    await api.scene.subscriber("busy", NOBODY, max_concurrency=1)
+    for number in range(3):
+        await api.scene.event(f"ship-{number}")
+    async with api.scene.db.begin() as tx:
+        assert len(await deliveries.claim(tx, Appetite(1, 1), worker="w", lease_seconds=60)) == 1
+    found = await _backlog(api)
+    assert [found[name] for name in ("due", "leased", "scheduled", "held")] == [2, 1, 0, 0]
+    assert found["oldestDueAgeSeconds"] is not None
+    assert [(lane["due"], lane["reason"]) for lane in found["lanes"]] == [(2, "lane-full")]
+    listed = (await api.client.get("/v1/deliveries?state=pending")).json()["items"]
+    assert [each["heldBy"] for each in listed] == ["lane-full"] * 2
+
+
 async def test_a_lane_behind_a_dead_letter_is_among_the_worst(api: Api) -> None:
     await api.scene.subscriber("chain", NOBODY, ordering=Ordering.STRICT, on_dead_letter=OnDeadLetter.BLOCK)
     for number in range(2):

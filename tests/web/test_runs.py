@@ -104,6 +104,14 @@ async def test_a_run_started_by_hand_is_the_one_that_a_tick_would_get(api: Api) 
     assert tuple(line) == ("bootstrap", "run.started", "the scheduler was down")
 
 
+async def test_the_joiners_of_persian_and_of_emoji_are_part_of_what_people_write(api: Api) -> None:
+    body = {"runId": "می\u200cروم ❤\ufe0f", "cutoff": instant(), "reason": "👩\u200d🚒 \u200fשלום\u200e"}
+    started = await api.client.post(f"/v1/jobs/{JOB}/runs", json=body)
+    assert started.json()["run"]["runId"] == body["runId"]
+    [line] = await api.scene.execute("SELECT reason FROM tocsin.audit")
+    assert line.reason == body["reason"]
+
+
 STARTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": ({}, ["/runId", "/cutoff"]),
     "a tick": (tick(), ["/cutoff", "/cutoffIso", "/signature"]),

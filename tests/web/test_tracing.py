@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
 
 from service.domain.model import Outcome
-from service.flow.tracing import Ids, Tracing
+from service.flow.tracing import ROUTE, Ids, Tracing
 from service.web.state import state_of
 from tests.receivers import Answer, Receiver
 from tests.scenes import Scene
@@ -132,7 +132,8 @@ async def test_spans_say_what_came_of_it_in_the_terms_of_the_http_conventions(tr
 async def test_no_payload_secret_or_path_is_in_any_span(traced: Traced) -> None:
     async with Receiver(Answer(500, body=b"S3CRET answer")) as receiver:
         secret = await traced.scene.subscriber("a", f"{receiver.url}/S3CRET?token=S3CRET", headers={"x-key": "S3CRET"})
-        await traced.tick(**{"x-anything": "S3CRET", "tracestate": "a=S3CRET"})
+        run_id = "https://scheduler.example/S3CRET?token=S3CRET"
+        await traced.tick(run_id, **{"x-anything": "S3CRET", "tracestate": "a=S3CRET"})
         await traced.work()
     with pytest.raises(ValueError, match="S3CRET"), traced.tracing.settle([]):
         raise ValueError("a row with S3CRET in it")
@@ -140,6 +141,8 @@ async def test_no_payload_secret_or_path_is_in_any_span(traced: Traced) -> None:
     assert "S3CRET" not in told
     assert secret not in told
     assert "ValueError" in told
+    ids = {name: (traced.span(name).attributes or {})["tocsin.run_id"] for name in (f"POST {ROUTE}", "run")}
+    assert set(ids.values()) == {"https://scheduler.example/…"}
 
 
 async def test_only_a_caller_who_may_tick_is_traced(traced: Traced) -> None:

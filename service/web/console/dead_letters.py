@@ -60,7 +60,7 @@ async def show_dead_letters(request: Request, _: Signed, house: House) -> Respon
             tx, subscriber_id=query.subscriber_id, by_subscriber=query.by_subscriber
         )
         slugs = await offered(tx)
-    shown, cursor = LETTERS.cut(query, found, lambda view: view.row)
+    shown, cursor = LETTERS.cut(query, found, lambda view: view.row, found.looked_to)
     return page(
         request,
         "dead_letters.html",

@@ -37,7 +37,7 @@ async def show_deliveries(request: Request, _: Signed, house: House) -> Response
     async with house.db.begin() as tx:
         found = await views_deliveries.page_of(tx, query.sought(), DELIVERIES.page(query))
         slugs = await offered(tx)
-    shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row)
+    shown, cursor = DELIVERIES.cut(query, found, lambda view: view.row, found.looked_to)
     return page(
         request,
         "deliveries.html",

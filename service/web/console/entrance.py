@@ -39,7 +39,7 @@ async def sign_in(request: Request, state: State) -> Response:
     key, wanted = fields.get("key", [""])[0].strip(), _ours(fields.get("next", [""])[0])
     house = state.runtime
     try:
-        await state.keyring.actor(house.db, house.settings.bootstrap_key, key)
+        await state.keyring.actor(session.at_the_door(state), house.settings.bootstrap_key, key)
     except Unauthenticated:
         return page(request, "sign_in.html", status=HTTPStatus.UNAUTHORIZED, wanted=wanted, wrong=_WRONG)
     response = RedirectResponse(wanted, HTTPStatus.SEE_OTHER)

@@ -106,6 +106,9 @@ def _environment() -> Environment:
         "number": words.number,
         "state": words.state,
         "tone": words.tone,
+        "outside": words.outside,
+        "isolated": words.isolated,
+        "unturned": words.unturned,
     }
     offered: dict[str, Any] = {"asset": assets.url, "charts": charts, "link": filters.link, "once": _once}
     made.globals |= offered | {"sections": SECTIONS}

@@ -18,7 +18,8 @@ from service.runtime import Runtime
 from service.store import replays, views_deliveries
 from service.store.replays import DEFAULT_STATES, ReplayRecord
 from service.store.views import Page
-from service.store.views_deliveries import DeliveryView, Sought
+from service.store.views_deliveries import Sought
+from service.store.views_delivery import DeliveryView
 from service.web.bodies import validate
 from service.web.console import notices
 from service.web.console.charts import Part

@@ -18,12 +18,16 @@ from service.web.console.rendering import page
 from service.web.console.session import HOME, PATH, SignInNeeded
 from service.web.edge import log_failure
 from service.web.faults import problems_of
-from service.web.problems import Internal, document, kind_of
+from service.web.problems import Internal, MethodNotAllowed, document, kind_of
 
 _IN_WORDS: Mapping[type[TocsinError], tuple[str, str]] = MappingProxyType(
     {
         FormExpired: ("This form is no longer good", "The page it was on is old, or belongs to another session."),
         Invalid: ("Some of this cannot be accepted", "Nothing was done."),
+        MethodNotAllowed: (
+            "This cannot be opened or sent here",
+            "Nothing was done. Go to the page itself; what can be done there has a form on it.",
+        ),
         NotFound: ("There is no such thing here", "It may have been deleted, or the address is not whole."),
     }
 )

@@ -12,7 +12,8 @@ from service.flow import control
 from service.store import views, views_deliveries
 from service.store.database import Tx
 from service.store.views import Page, RunView
-from service.store.views_deliveries import DeliveryView, Sought
+from service.store.views_deliveries import Sought
+from service.store.views_delivery import DeliveryView
 from service.web.console.filters import PER_PAGE, asked
 from service.web.console.forms import act, posted
 from service.web.console.rendering import page

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from service.domain.errors import Unauthenticated
 from service.store import dispatching, keys
+from service.store.database import Database
 from service.store.dispatching import Standing
 from service.store.vault import Unreadable, Vault
 from service.web.keyring import Actor
@@ -20,6 +21,11 @@ COOKIE = "tocsin_session"
 PATH = "/console"
 LIFE_SECONDS = 12 * 3600
 """A session ends so long after its sign-in, whether it was used or not; and with its key, when that ends."""
+
+DOOR_SECONDS = 2.5
+"""How long the database may take to say who is signed in, which comes before every page: where it hangs, a page says so
+within five seconds, since giving up a connection that hangs takes two more. What a page then reads may take as long as
+any request."""
 
 _MARK = b"tocsin console session\n"
 """Nothing else that this vault seals begins so."""
@@ -59,7 +65,7 @@ async def signed_in(request: Request, state: State) -> Session:
     session = await session_of(request, state)
     if session is None:
         raise SignInNeeded
-    async with state.runtime.db.begin() as tx:
+    async with at_the_door(state).begin() as tx:
         request.state.frame = Frame(session, await dispatching.standing(tx), tx.now)
     return session
 
@@ -74,10 +80,15 @@ async def session_of(request: Request, state: WebState) -> Session | None:
     if digest is None:
         return None
     try:
-        actor = await state.keyring.holder(house.db, house.settings.bootstrap_key, digest)
+        actor = await state.keyring.holder(at_the_door(state), house.settings.bootstrap_key, digest)
     except Unauthenticated:
         return None
     return Session(actor, house.vault.tag("console form", cookie.encode()))
+
+
+def at_the_door(state: WebState) -> Database:
+    """The database for questions of who somebody is."""
+    return state.runtime.db.bounded(seconds=DOOR_SECONDS)
 
 
 def begin(request: Request, response: Response, vault: Vault, key: str) -> None:

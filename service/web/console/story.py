@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
+from markupsafe import Markup
+
 from service.domain.model import DeliveryState, HeldBy, Outcome
 from service.domain.states import DEAD_LETTERS
 from service.store.audit import AuditLine
 from service.store.evidence import AttemptView, Evidence, GenerationView
-from service.store.views_deliveries import DeliveryView
-from service.web.console.words import duration, tone
+from service.store.views_delivery import DeliveryView
+from service.web.console.words import duration, outside, tone
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -77,7 +79,7 @@ _SENTENCES: Mapping[Outcome, str] = MappingProxyType(
     }
 )
 _ACTIONS: Mapping[str, str] = MappingProxyType(
-    {"delivery.resolved": "Resolved by {actor}", "delivery.cancelled": "Called off by {actor}"}
+    {"delivery.resolved": "Resolved by", "delivery.cancelled": "Called off by"}
 )
 """Replays are told by the generation that they opened."""
 
@@ -89,6 +91,7 @@ SHOWN: Final = 100
 class Moment:
     """One thing that happened; `after` is the time since the one before it had ended.
 
+    Title, text and label are sentences of ours, in which other people's text is set apart.
     `said` is what the receiver answered, and whatever it put into it.
     """
 
@@ -134,9 +137,11 @@ def summary(delivery: DeliveryView) -> str:
 
 
 def _made(delivery: DeliveryView, published_by: str | None) -> Moment:
-    text = f"{delivery.event_type} of {delivery.subject}, version {delivery.version}, for {delivery.subscriber_id}."
+    what = Markup("{} of {}, version {}, for {}.")
+    text = what.format(delivery.event_type, outside(delivery.subject), delivery.version, delivery.subscriber_id)
     href = f"/console/runs/{delivery.run}" if delivery.run else None
-    title = "Found by a run" if href else f"Published by {published_by}" if published_by else "Made"
+    by = Markup("Published by {}").format(outside(published_by)) if published_by else "Made"
+    title = "Found by a run" if href else by
     return Moment(delivery.created_at, title, text, "quiet", href=href)
 
 
@@ -149,7 +154,7 @@ def _attempt(attempt: AttemptView) -> Moment:
         title=_TITLES[attempt.outcome],
         text=" ".join([_SENTENCES[attempt.outcome].format_map(words), *_remarks(attempt)]),
         tone="quiet" if attempt.late else tone(attempt.outcome.value),
-        label=f"Attempt {attempt.number} · claimed by {attempt.worker}",
+        label=Markup("Attempt {} · claimed by {}").format(attempt.number, outside(attempt.worker)),
         detail=attempt.detail,
         said=attempt.response_excerpt,
     )
@@ -168,7 +173,7 @@ def _opened(opened: GenerationView) -> Moment:
     many = opened.replay_id is not None
     return Moment(
         at=opened.at,
-        title=f"Replayed by {opened.requested_by}{', with many others' if many else ''}",
+        title=Markup("Replayed by {}{}").format(outside(opened.requested_by), ", with many others" if many else ""),
         text=text,
         tone="hand",
         label=f"Generation {opened.generation}",
@@ -181,7 +186,8 @@ def _action(line: AuditLine) -> Moment:
     was, resolution = line.detail.get("wasState"), line.detail.get("resolution")
     flying = " Its request was in flight: the answer is kept as evidence." if line.detail.get("inFlight") else ""
     text = f"It was {was}, and is {resolution} by a person's word; nothing was sent." if resolution else flying.strip()
-    return Moment(line.at, _ACTIONS[line.action].format(actor=line.actor), text, "hand", why=line.reason)
+    title = Markup("{} {}").format(_ACTIONS[line.action], outside(line.actor))
+    return Moment(line.at, title, text, "hand", why=line.reason)
 
 
 def _now(found: Evidence) -> Iterator[Moment]:
@@ -189,8 +195,8 @@ def _now(found: Evidence) -> Iterator[Moment]:
     if delivery.finished_at is not None:
         yield _end(delivery, delivery.finished_at)
     elif delivery.state is DeliveryState.LEASED and delivery.lease_expires_at:
-        text = f"The worker {delivery.lease_owner} has claimed it and is sending it."
-        yield Moment(delivery.lease_expires_at, "Being sent now", text, "busy", label="its lease ends")
+        sending = Markup("The worker {} has claimed it and is sending it.").format(outside(delivery.lease_owner))
+        yield Moment(delivery.lease_expires_at, "Being sent now", sending, "busy", label="its lease ends")
     else:
         held = f"{HELD[delivery.held_by].capitalize()}." if delivery.held_by else None
         text = held or "Nothing holds it: the next free worker claims it when it is due."

@@ -1,10 +1,11 @@
-"""Instants, durations, numbers and states in the words and tones that people read."""
+"""Instants, durations, numbers, states and other people's text in the words and tones that people read."""
 
 from datetime import UTC, datetime
 
 from markupsafe import Markup
 
 from service.domain.timestamps import format_rfc3339
+from service.domain.unseen import REPLACEMENT, Rewriting, is_steering
 
 NEVER_YEAR = 9999
 """The database's infinity arrives as the last year that Python knows."""
@@ -30,6 +31,7 @@ _TONES = {
     ),
     "doubt": ("ambiguous", "in_doubt"),
 }
+_STEERLESS = Rewriting(lambda char: REPLACEMENT if is_steering(char) else char)
 _TONE_OF = {word: tone for tone, words in _TONES.items() for word in words}
 
 
@@ -41,6 +43,25 @@ def tone(word: object) -> str:
 def state(word: object, toned: str | None = None) -> Markup:
     """A state as its word beside a dot in its tone, or in the one that is given."""
     return Markup('<span class="state t-{}">{}</span>').format(toned or tone(word), str(word).replace("_", " "))
+
+
+def outside(text: object) -> Markup:
+    """Text that others wrote, set apart in its own direction; a dash for None or nothing.
+
+    Whatever it is made of, it cannot rearrange what stands around it: what could end or turn the setting apart
+    (`unseen.is_steering`) is shown as U+FFFD. It is for places where an element may stand; `isolated` is for others.
+    """
+    return Markup("<bdi>{}</bdi>").format(unturned(text)) if text else Markup("–")
+
+
+def isolated(text: object) -> str:
+    """The same by characters, where no element may stand: in a title, a label, a sentence that is carried on."""
+    return f"\u2068{unturned(text)}\u2069"
+
+
+def unturned(text: object) -> str:
+    """The same for what stands in a block of its own, where there is nothing around it but itself."""
+    return str(text).translate(_STEERLESS)
 
 
 def number(value: float | None) -> str:

@@ -4,13 +4,14 @@ import re
 
 import pytest
 
-from service.domain.model import HeldBy
+from service.domain.model import HeldBy, Scope
 from service.store.backlog import Lane
 from service.web.console import overview
 from service.web.console.charts import Part, Stack
 from service.web.console.overview import Pace
+from tests.receivers import Receiver, answer
 from tests.web.conftest import JOB, Api, instant
-from tests.web.console.conftest import Browser
+from tests.web.console.conftest import Browser, Page, browsing
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 PAGES = (
@@ -152,6 +153,55 @@ async def test_lists_are_filtered_and_paged_in_the_url(api: Api, browser: Browse
 async def test_what_does_not_exist_is_said_on_a_page(browser: Browser) -> None:
     for path in ("/console/runs/none", "/console/runs/01a22ed6-0eee-7162-992b-8c5f01e74346", "/console/nowhere"):
         assert "There is no such thing here" in (await browser.open(path, status=404)).text()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/console/dispatch/pause", 405, "POST"),
+        ("PUT", "/console/sign-in", 405, "GET, POST"),
+        ("DELETE", "/console/static/console.css", 405, "GET"),
+        ("ODD", "/console", 405, "GET"),
+        ("POST", "/console/nowhere", 404, None),
+    ],
+)
+async def test_a_method_that_a_page_does_not_take_is_refused_on_a_page_that_names_those_it_takes(
+    browser: Browser, method: str, path: str, status: int, allow: str | None
+) -> None:
+    answer = await browser.http.request(method, path)
+    assert (answer.status_code, answer.headers.get("allow")) == (status, allow)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert len(Page(answer.text).all("h1")) == 1
+
+
+async def test_what_others_wrote_stands_apart_and_turns_nothing_around_it(api: Api) -> None:
+    mark = "זר"
+    hers = await api.key(f"רות{mark}", Scope.ADMIN)
+    async with Receiver(answer(503)) as receiver:
+        await api.scene.subscriber("billing", receiver.url)
+        await api.scene.event(f"{mark}\u202e\u2069")
+        await api.scene.dispatcher(f"w{mark}").once()
+    started = await api.client.post(
+        f"/v1/jobs/{JOB}/runs", json={"runId": f"\u2067{mark}", "cutoff": instant(), "reason": mark}, headers=hers
+    )
+    await api.client.post("/v1/dispatch/pause", json={"reason": mark}, headers=hers)
+    await api.scene.execute("UPDATE tocsin.runs SET state = 'failed', error = :said", said=mark)
+    [item] = (await api.client.get("/v1/deliveries")).json()["items"]
+    await api.client.post(f"/v1/deliveries/{item['id']}/cancel", json={"reason": mark}, headers=hers)
+    runs, delivery = f"/console/runs/{started.json()['run']['id']}", f"/console/deliveries/{item['id']}"
+    async with browsing(api, hers["authorization"].removeprefix("Bearer ")) as browser:
+        for path in ("/console/", "/console/runs", runs, "/console/audit", "/console/deliveries", delivery):
+            page = await browser.open(path)
+            found = [each for each in page.elements if mark in each.text]
+            outer = {id(each) for element in found for each in element.inside}
+            innermost = [each for each in found if id(each) not in outer]
+            assert {each.tag for each in innermost} <= {"bdi", "title", "pre"}
+            assert all(
+                "\u2068" in each.text and each.text.count("\u2069") == 1 for each in innermost if each.tag == "title"
+            )
+            assert sum(each.tag == "bdi" for each in innermost) > 1
+            assert not any(char in each.text for each in page.all("bdi") for char in "\u202e\u2067\u2069")
+            assert "\u202e" not in page.html
 
 
 async def test_what_nobody_expected_is_a_page_too_and_shows_nothing_of_itself(

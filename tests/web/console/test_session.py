@@ -1,16 +1,18 @@
 """Signing in and out: a session is as good as the key behind it, and no site but ours can use it."""
 
+import asyncio
 import time
 
 import pytest
 
 from service.domain.model import Scope
 from service.flow import control
+from service.store.database import Database
 from service.store.vault import Vault, new_key
 from service.web.console import session
 from service.web.keyring import Keyring
-from service.web.state import state_of
-from tests.web.conftest import BOOTSTRAP_KEY, Api
+from service.web.state import DATABASE_SECONDS, state_of
+from tests.web.conftest import BOOTSTRAP_KEY, Api, called
 from tests.web.console.conftest import Browser, browsing
 
 PAGES = ("/console/", "/console/runs", "/console/jobs?x=1", "/console/audit", "/console/nowhere")
@@ -93,3 +95,20 @@ async def test_the_api_takes_no_session(api: Api) -> None:
         cookie = browser.http.cookies["tocsin_session"]
         answer = await browser.http.post("/v1/dispatch/pause", headers={"cookie": f"tocsin_session={cookie}"})
     assert answer.status_code == 401
+
+
+async def test_where_the_database_hangs_a_page_soon_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "DOOR_SECONDS", 0.1)
+    over = asyncio.Event()
+
+    async def never(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    async with await asyncio.start_server(never, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        hung = Database(f"postgresql+asyncpg://nobody@127.0.0.1:{port}/nowhere")
+        async with called(hung) as api, browsing(api, BOOTSTRAP_KEY) as browser, asyncio.timeout(DATABASE_SECONDS / 2):
+            assert (await browser.open("/console/", status=503)).all("h1")
+        over.set()
+        await hung.close()
