@@ -103,6 +103,11 @@ class Operated(World):
         """What a bulk replay of these states would release now."""
         return sorted(row for row, each in self.deliveries.items() if each.state in states)
 
+    def all_purged(self, rows: Sequence[int]) -> bool:
+        """Whether these are there, all of them of events that were purged, to subscribers that are there."""
+        found = [self.deliveries[row] for row in rows]
+        return bool(found) and all(d.event in self.purged and not self.lanes[d.slug].deleted for d in found)
+
     def chunk(self, bulk: Bulk) -> None:
         """The next delivery of a bulk replay is looked at, and released if it may be."""
         rows = [row for row in self.matching(bulk.states) if bulk.after < row <= bulk.last]
