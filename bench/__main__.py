@@ -10,7 +10,7 @@ import uvloop
 
 from bench import machine, table
 from bench.figures import RATIOS
-from bench.parts import claims, drains, fan_out, hanging, memory, pages, retention, ticks
+from bench.parts import claims, crowd, drains, fan_out, hanging, herd, memory, pages, retention, storm, ticks
 from bench.processes import Receiver
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage, say
@@ -26,6 +26,9 @@ PARTS: Mapping[str, Callable[[Stage, Sizes], Awaitable[None]]] = {
     "claims": claims.measure,
     "pages": pages.measure,
     "memory": memory.measure,
+    "crowd": crowd.measure,
+    "herd": herd.measure,
+    "storm": storm.measure,
 }
 
 

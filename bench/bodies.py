@@ -15,11 +15,19 @@ MEASURED = "shipment.expired"
 
 def event(number: int, type_: str = MEASURED) -> NewEvent:
     """A new event about the subject of this number."""
-    data = {"shipmentId": f"shipment-{number}", "status": "expired", "carrier": "north", "note": ""}
-    bare = _composed(number, type_, data)
-    return _composed(number, type_, data | {"note": "x" * (BODY_BYTES - len(bare.body))})
+    return _composed(fact(number, type_))
 
 
-def _composed(number: int, type_: str, data: dict[str, str]) -> NewEvent:
-    found = Found(type_, f"shipment-{number}", 1, json.dumps(data, separators=(",", ":")))
+def fact(number: int, type_: str = MEASURED) -> Found:
+    """What such an event says, for whoever publishes it."""
+    bare = _composed(_found(number, type_, ""))
+    return _found(number, type_, "x" * (BODY_BYTES - len(bare.body)))
+
+
+def _found(number: int, type_: str, note: str) -> Found:
+    data = {"shipmentId": f"shipment-{number}", "status": "expired", "carrier": "north", "note": note}
+    return Found(type_, f"shipment-{number}", 1, json.dumps(data, separators=(",", ":")))
+
+
+def _composed(found: Found) -> NewEvent:
     return compose(found, EventId(uuid7()), datetime.now(UTC))

@@ -43,7 +43,8 @@ class Ratio:
         return f"{'at most' if self.at_most else 'at least'} {self.bound:g}"
 
 
-_POSTS, _DELIVERIES, _ROWS, _MS, _MB, _CPU = "posts/s", "deliveries/s", "rows/s", "ms", "MB", "µs/delivery"
+_POSTS, _DELIVERIES, _ROWS, _TICKS = "posts/s", "deliveries/s", "rows/s", "ticks/s"
+_MS, _MB, _CPU = "ms", "MB", "µs/delivery"
 
 FIGURES: Mapping[str, Figure] = {
     "floor-1": Figure("client alone, 1 process", _POSTS),
@@ -73,6 +74,18 @@ FIGURES: Mapping[str, Figure] = {
     "page-deep": Figure("list page 1,000", _MS),
     "memory-short": Figure("worker memory, 1k due", _MB),
     "memory-long": Figure("worker memory, 1M due", _MB),
+    "crowd-fan-out": Figure("fan-out, a crowd of 2,000 subscribers, 1M deliveries", _ROWS),
+    "crowd-short": Figure("drain of the crowd, 20k due, 2 processes", _DELIVERIES),
+    "crowd-long": Figure("drain of the crowd, 1M due, 2 processes", _DELIVERIES),
+    "well-idle": Figure("published to heard p95, the others away", _MS),
+    "well-herd": Figure("published to heard p95, while they come back", _MS),
+    "herd": Figure("drain of those who come back, 2 processes", _DELIVERIES),
+    "storm-sent": Figure("storm of ticks, as scheduled", _TICKS),
+    "storm-answered": Figure("storm of ticks, answered", _TICKS),
+    "storm-wait": Figure("storm of ticks, answer p95", _MS),
+    "storm-late": Figure("storm of ticks, sent behind schedule p95", _MS),
+    "storm-refused": Figure("storm of ticks, of 10,000 answered 503", "ticks"),
+    "storm-dropped": Figure("storm of ticks, of 10,000 not answered", "ticks"),
 }
 
 RATIOS: Sequence[Ratio] = (
@@ -88,6 +101,9 @@ RATIOS: Sequence[Ratio] = (
     Ratio("tick p95, during a drain ÷ idle", "tick-drain", "tick-idle", 4.0, at_most=True),
     Ratio("list page 1,000 ÷ page 1", "page-deep", "page-first", 1.5, at_most=True),
     Ratio("worker memory, 1M due ÷ 1k due", "memory-long", "memory-short", 1.3, at_most=True),
+    Ratio("drain of the crowd, 1M due ÷ 20k due", "crowd-long", "crowd-short", 0.8),
+    Ratio("published to heard p95, others come back ÷ away", "well-herd", "well-idle", 4.0, at_most=True),
+    Ratio("storm of ticks, answered ÷ scheduled", "storm-answered", "storm-sent", 0.95),
 )
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from uuid_utils.compat import uuid7
 
 from bench import bodies
-from bench.waiting import until
+from bench.waiting import PATIENCE_SECONDS, until
 from service.domain.model import RunId, RunSource
 from service.domain.subscriber import Wanted
 from service.flow import control_subscribers
@@ -82,8 +82,12 @@ class House:
         """Deliveries of so many events to all who want them, by the run that it gives; with paused lanes they wait."""
         run = await self.discovered(count, type_)
         await self.fan_out(run)
-        await self.execute("UPDATE tocsin.runs SET state = 'completed', completed_at = now() WHERE id = :run", run=run)
+        await self.complete(run)
         return run
+
+    async def complete(self, run: RunId) -> None:
+        """Have it that all of the run is fanned out, so that no worker looks for more."""
+        await self.execute("UPDATE tocsin.runs SET state = 'completed', completed_at = now() WHERE id = :run", run=run)
 
     async def release(self, subscribers: str) -> None:
         """Let the lanes go, all at once, and ring."""
@@ -103,23 +107,24 @@ class House:
         )
         await self.until("SELECT NOT EXISTS (SELECT FROM tocsin.lanes WHERE leased > 0)")
 
-    async def settled(self, subscribers: str) -> None:
-        """Wait until the database has the end of everything that is for these subscribers."""
+    async def settled(self, subscribers: str, *, patience: float = PATIENCE_SECONDS) -> None:
+        """Wait until the database has the end of everything for these subscribers, for at most `patience` seconds."""
         await self.until(
             "SELECT NOT EXISTS (SELECT FROM tocsin.subscribers s CROSS JOIN LATERAL (SELECT FROM tocsin.deliveries d "
             "WHERE d.subscriber = s.row AND d.finished_at IS NULL "
             "ORDER BY d.queue, d.next_attempt_at, d.row LIMIT 1) x "
             "WHERE starts_with(s.id, :subscribers))",
+            patience=patience,
             subscribers=subscribers,
         )
 
-    async def until(self, question: str, **values: object) -> None:
-        """Wait until the answer, the one value of one row, is true."""
+    async def until(self, question: str, *, patience: float = PATIENCE_SECONDS, **values: object) -> None:
+        """Wait until the answer, the one value of one row, is true, for at most `patience` seconds."""
 
         async def answered() -> bool:
             return bool((await self.execute(question, **values))[0][0])
 
-        await until(answered, question)
+        await until(answered, question, patience=patience)
 
     async def keys(self, subscribers: str) -> set[str]:
         """The webhook-ids of everything that is for these subscribers."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Self
 
-from bench.waiting import Failed, until
+from bench.waiting import PATIENCE_SECONDS, Failed, until
 
 ROOT = Path(__file__).resolve().parent.parent
 ORIGINS = 4
@@ -103,6 +103,10 @@ class Receiver:
         """Where the subscriber of this number lives."""
         return f"http://127.0.0.{1 + number % ORIGINS}:{self.port}/s/{number}"
 
+    def timed_url(self, number: int) -> str:
+        """Where the subscriber of this number lives if it is to be known when it heard of each event."""
+        return f"http://127.0.0.{1 + number % ORIGINS}:{self.port}/timed/{number}"
+
     @property
     def silent_url(self) -> str:
         """A URL that accepts and never answers."""
@@ -112,8 +116,8 @@ class Receiver:
         """How many requests were answered since the last reset."""
         return int((await self._ask("/count")).split()[0])
 
-    async def heard(self, requests: int) -> None:
-        """Wait until so many requests were answered.
+    async def heard(self, requests: int, *, patience: float = PATIENCE_SECONDS) -> None:
+        """Wait until so many requests were answered, for at most `patience` seconds.
 
         Raises:
             Failed: they never came.
@@ -123,7 +127,7 @@ class Receiver:
         async def all_came() -> bool:
             return await self.count() >= requests
 
-        await until(all_came, f"{requests} requests")
+        await until(all_came, f"{requests} requests", patience=patience)
 
     async def hanging(self) -> int:
         """How many requests were left without an answer since the last reset."""
@@ -139,6 +143,11 @@ class Receiver:
         received = (await self._ask("/ids")).decode().split("\n")
         if len(received) != len(expected) or set(received) != expected:
             raise Failed(f"{len(received)} requests with {len(set(received))} ids, instead of {len(expected)}")
+
+    async def times(self) -> dict[str, float]:
+        """When each webhook-id that was posted to a timed URL was heard last since the last reset, by `monotonic`."""
+        pairs = (line.split() for line in (await self._ask("/times")).decode().splitlines())
+        return {webhook_id: float(at) for webhook_id, at in pairs}
 
     async def reset(self) -> None:
         """Count from zero."""

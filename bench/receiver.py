@@ -2,7 +2,8 @@
 
 It takes apart no more of HTTP/1.1 than it needs: where a request's head ends, how long its body is, its webhook-id.
 `GET /count` tells how many requests were answered and how many hang, `GET /ids` their webhook-ids, `GET /reset` forgets
-them. Whatever is posted to `/hang…` is never answered.
+them. Whatever is posted to `/hang…` is never answered; of what is posted to `/timed…`, `GET /times` tells when it came,
+by the clock that all processes of the machine share.
 """
 
 import argparse
@@ -11,12 +12,14 @@ import re
 import resource
 import socket
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import cast
 
 import uvloop
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+_SPECIAL = (b"POST /hang", b"POST /timed")
 _BACKLOG = 4096
 
 
@@ -25,14 +28,17 @@ class Tally:
     """What was received since the last reset."""
 
     ids: list[bytes] = field(default_factory=list[bytes])
+    times: list[tuple[bytes, float]] = field(default_factory=list[tuple[bytes, float]])
     hanging: int = 0
 
     def told(self, path: bytes) -> bytes:
         """The answer to a question of the benchmark's own."""
         if path == b"/ids":
             return b"\n".join(self.ids)
+        if path == b"/times":
+            return b"\n".join(b"%b %.6f" % one for one in self.times)
         if path == b"/reset":
-            self.ids, self.hanging = [], 0
+            self.ids, self.times, self.hanging = [], [], 0
         return b"%d %d" % (len(self.ids), self.hanging)
 
 
@@ -67,11 +73,14 @@ class Connection(asyncio.Protocol):
         if data.startswith(b"GET ", begin):
             body = self._tally.told(data[begin + 4 : data.index(b" ", begin + 4)])
             return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-        if data.startswith(b"POST /hang", begin):
-            self._tally.hanging += 1
-            return b""
         at = data.find(b"\r\nwebhook-id: ", begin, head_end)
-        self._tally.ids.append(data[at + 14 : data.index(b"\r\n", at + 14)] if at >= 0 else b"")
+        webhook_id = data[at + 14 : data.index(b"\r\n", at + 14)] if at >= 0 else b""
+        if data.startswith(_SPECIAL, begin):  # one look for both: most of what comes is neither
+            if data.startswith(b"POST /hang", begin):
+                self._tally.hanging += 1
+                return b""
+            self._tally.times.append((webhook_id, monotonic()))
+        self._tally.ids.append(webhook_id)
         return _ANSWER
 
 

@@ -38,6 +38,17 @@ class Sizes:
     """How often each page is read in a round."""
     backlog: int = 1_000_000
     short_backlog: int = 1_000
+    crowd: tuple[int, int] = (2_000, 500)
+    """A million deliveries; one sample of it takes minutes."""
+    crowd_short: int = 10
+    """Events for the same subscribers, before and after."""
+    away: tuple[int, int] = (100, 1_000)
+    """Those who come back from an outage, and what waits for each: it outlasts the events during their return."""
+    well: tuple[int, int] = (20, 200)
+    """Those who were never away, and the events for them in each half of a sample."""
+    storm_rate: int = 1_000
+    """Ticks a second."""
+    storm_seconds: int = 10
     work_seconds: float = 12.0
     """How long a worker works before its memory is read."""
 
@@ -66,5 +77,11 @@ QUICK = Sizes(
     looks=10,
     backlog=20_000,
     short_backlog=1_000,
+    crowd=(40, 50),
+    crowd_short=10,
+    away=(20, 400),
+    well=(5, 10),
+    storm_rate=100,
+    storm_seconds=1,
     work_seconds=2.0,
 )

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from bench.figures import FIGURES
 from bench.house import JOB, LOOPBACK, RETENTION, House
 from bench.processes import ORIGINS, Receiver, tocsin
+from bench.waiting import PATIENCE_SECONDS
 from service import migrations
 from service.embedded import EmbeddedPostgres
 from service.store.database import Database
@@ -158,8 +159,8 @@ class Stage:
         await house.release(_WARM)
         await house.settled(_WARM)
 
-    async def drained(self, house: House, subscribers: str) -> Drained:
-        """Let these lanes go and wait until all of it is settled.
+    async def drained(self, house: House, subscribers: str, *, patience: float = PATIENCE_SECONDS) -> Drained:
+        """Let these lanes go and wait until all of it is settled, which may take so many seconds.
 
         Raises:
             Failed: something else was received than each delivery once.
@@ -168,8 +169,8 @@ class Stage:
         expected = await house.keys(subscribers)
         began = monotonic()
         await house.release(subscribers)
-        await self.receiver.heard(len(expected))
-        await house.settled(subscribers)
+        await self.receiver.heard(len(expected), patience=patience)
+        await house.settled(subscribers, patience=patience)
         seconds = monotonic() - began
         await self.receiver.check(expected)
         return Drained(len(expected), seconds)

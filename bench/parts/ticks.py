@@ -19,9 +19,11 @@ from service.domain.signing import tick_signature
 from service.domain.timestamps import format_rfc3339
 
 _WORKERS = 2
-_WARM = 20
+WARM = 20
+"""Ticks before those that are measured."""
 _PAUSE_SECONDS = 0.03
-_ACCEPTED = 202
+PATH = f"/v1/jobs/{JOB}/ticks"
+ACCEPTED = 202
 
 
 async def measure(stage: Stage, sizes: Sizes) -> None:
@@ -42,37 +44,38 @@ async def measure(stage: Stage, sizes: Sizes) -> None:
         stage.workers(house, _WORKERS),
     ):
         url = f"http://127.0.0.1:{port}"
-        await _up(client, url)
-        await _ticked(client, url, _WARM)
+        await up(client, url)
+        await ticked(client, url, WARM)
         for _ in range(sizes.rounds):
-            stage.note("tick-idle", p95(await _ticked(client, url, sizes.ticks)))
+            stage.note("tick-idle", p95(await ticked(client, url, sizes.ticks)))
             await house.release("s-")
-            stage.note("tick-drain", p95(await _ticked(client, url, sizes.ticks)))
+            stage.note("tick-drain", p95(await ticked(client, url, sizes.ticks)))
             await _check_unfinished(house)
             await house.hold("s-")
 
 
-async def _ticked(client: Client, url: str, ticks: int) -> list[float]:
+async def ticked(client: Client, url: str, ticks: int) -> list[float]:
     """The milliseconds that each of so many ticks took, one after another."""
     taken = []
     for _ in range(ticks):
-        request = client.post(f"{url}/v1/jobs/{JOB}/ticks").body_bytes(_tick()).build()
+        request = client.post(f"{url}{PATH}").body_bytes(tick(str(uuid7()))).build()
         began = monotonic()
         answer = await request.send()
         taken.append((monotonic() - began) * 1000)
-        if answer.status != _ACCEPTED:
+        if answer.status != ACCEPTED:
             raise Failed(f"a tick was answered with {answer.status}")
         await asyncio.sleep(_PAUSE_SECONDS)
     return taken
 
 
-def _tick() -> bytes:
-    run_id, cutoff = str(uuid7()), format_rfc3339(datetime.now(UTC))
+def tick(run_id: str) -> bytes:
+    """The signed body of a tick of this run, with the time now as its cutoff."""
+    cutoff = format_rfc3339(datetime.now(UTC))
     signature = tick_signature(TICK_SECRET.encode(), run_id, cutoff)
     return json.dumps({"runId": run_id, "cutoffIso": cutoff, "signature": signature}).encode()
 
 
-async def _up(client: Client, url: str) -> None:
+async def up(client: Client, url: str) -> None:
     """Wait until the API answers."""
 
     async def answers() -> bool:
