@@ -11,6 +11,7 @@ from uuid_utils.compat import uuid7
 
 from service.domain.eventbody import compose
 from service.domain.job import JobConfig
+from service.domain.knocks import Knock
 from service.domain.model import EventId, Found, RunId, RunSource
 from service.domain.subscriber import Wanted
 from service.flow import control_subscribers, intake
@@ -105,8 +106,8 @@ class Scene:
         if cutoff is None:
             async with self.db.begin() as tx:
                 cutoff = tx.now
-        accepted = await intake.accept(self.db, self.doorbell, job, run_id=run_id, cutoff=cutoff, source=RunSource.HMAC)
-        return accepted.run
+        accepted = await intake.claim(self.db, self.doorbell, job, Knock(run_id, cutoff), RunSource.HMAC)
+        return accepted.run.id
 
     def discovery(self, *jobs: JobConfig, worker: str = "w1") -> Discovery:
         """A worker's discovery of these jobs."""

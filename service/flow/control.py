@@ -9,6 +9,7 @@ from uuid_utils.compat import uuid7
 
 from service.domain.errors import Conflict, Invalid, NotFound, Problem
 from service.domain.job import JobConfig
+from service.domain.knocks import Knock
 from service.domain.model import RunId, RunSource, Scope
 from service.domain.timestamps import format_rfc3339
 from service.domain.unseen import is_clear
@@ -80,11 +81,11 @@ async def start_run(
     """Start a run by hand: what a tick would do, in an operator's name.
 
     Raises:
-        CutoffOutOfRange, RunConflict, Unavailable: as `intake.accept`.
+        CutoffOutOfRange, RunConflict, Unavailable: as `intake.claim`.
 
     """
-    by = intake.Operator(actor, reason)
-    return await intake.accept(db, doorbell, job, run_id=run_id, cutoff=cutoff, source=RunSource.OPERATOR, operator=by)
+    by, knock = intake.Operator(actor, reason), Knock(run_id, cutoff)
+    return await intake.claim(db, doorbell, job, knock, RunSource.OPERATOR, operator=by)
 
 
 async def retry_run(db: Database, doorbell: Doorbell, run: RunId, *, actor: str, reason: str | None) -> RunView:

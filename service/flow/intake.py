@@ -1,30 +1,37 @@
 """Accept a tick: claim its run once, however often it arrives, and leave the work to the workers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from service.domain.errors import CutoffOutOfRange, Problem, RunConflict
+from service.domain.errors import Contended, CutoffOutOfRange, Problem, RunConflict
 from service.domain.job import JobConfig
+from service.domain.knocks import Knock
 from service.domain.model import RunId, RunSource
 from service.domain.timestamps import format_rfc3339
 from service.flow.doorbell import Doorbell
-from service.store import audit, jobs, runs
+from service.flow.flights import Flights
+from service.store import audit, jobs, runs, views
 from service.store.database import Database, Tx
 from service.store.runs import Known
+from service.store.views import RunView
 
 FROZEN_AFTER: Final = timedelta(minutes=30)
 """A scheduler tries one slot again for minutes; a tick that repeats an older run has a body that never changes."""
+
+
+TOLD: Final = timedelta(seconds=1)
+"""`lastTickAt` is as exact as this while a tick is repeated: each write of it holds up all other ticks of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The run that a tick has, whether it had been claimed before, and when the tick came by the database's clock."""
 
-    run: RunId
+    run: RunView
     duplicate: bool
     at: datetime
     frozen_since: datetime | None = None
@@ -39,21 +46,72 @@ class Operator:
     reason: str | None
 
 
-async def accept(
+class Intake:
+    """Where the ticks of a process come in. A scheduler gone wild may repeat one a thousand times a second.
+
+    Ticks of one run that come at once are answered by one claim, or by one look where the run was claimed before. Such
+    a repeat writes nothing but, once in TOLD, that the job was ticked.
+    """
+
+    def __init__(self, db: Database, doorbell: Doorbell) -> None:
+        """Runs are claimed in this database, and its workers are rung."""
+        self._db = db
+        self._doorbell = doorbell
+        self._looks: Flights[tuple[str, str], Accepted | None] = Flights()
+        self._claims: Flights[tuple[str, Knock, RunSource], Accepted] = Flights()
+        self._told: dict[str, datetime] = {}
+
+    async def accept(
+        self, job: JobConfig, knock: Knock, source: RunSource, *, traceparent: str | None = None
+    ) -> Accepted:
+        """The run of a tick that was let in: what `claim` gives, and raises."""
+        found = await self._looks.join((job.name, knock.run_id), lambda: self._look(job.name, knock.run_id))
+        if found is None or not _is_plain(found, knock.cutoff):
+            return await self._claim(job, knock, source, traceparent)
+        _check_range(job, knock.cutoff, found.at)
+        await self._tell(job.name, found.at)
+        return found
+
+    async def _claim(self, job: JobConfig, knock: Knock, source: RunSource, traceparent: str | None) -> Accepted:
+        """Claim the run, or wait for another who does."""
+        offered = uuid7()
+        claimed = await self._claims.join(
+            (job.name, knock, source),
+            lambda: claim(self._db, self._doorbell, job, knock, source, offered=offered, traceparent=traceparent),
+        )
+        return replace(claimed, duplicate=claimed.run.id != offered)
+
+    async def _look(self, job: str, run_id: str) -> Accepted | None:
+        """The run of this name as it stands; None where it was not claimed yet."""
+        async with self._db.ask() as tx:
+            known = await runs.recall(tx, job, run_id)
+            view = known and await views.run(replace(tx, began=known.at), known.id)
+        return Accepted(view, duplicate=True, at=known.at) if known and view else None
+
+    async def _tell(self, job: str, at: datetime) -> None:
+        """Remember the tick, unless one of a moment ago is."""
+        last = self._told.get(job)
+        if last is None or at - last >= TOLD:
+            self._told[job] = at
+            async with self._db.begin() as tx:
+                await jobs.touch(tx, job)
+
+
+async def claim(
     db: Database,
     doorbell: Doorbell,
     job: JobConfig,
-    *,
-    run_id: str,
-    cutoff: datetime | None,
+    knock: Knock,
     source: RunSource,
+    *,
+    offered: UUID | None = None,
     operator: Operator | None = None,
     traceparent: str | None = None,
 ) -> Accepted:
     """Claim (job, runId) or find the run that has it; the uniqueness of the two decides, also between processes.
 
     Without a cutoff a new run gets the database's now, and one that was claimed before is taken as it is. A new run
-    keeps the `traceparent` of the tick that claimed it.
+    gets the `offered` id, else one that is made here, and keeps the `traceparent` of the tick that claimed it.
 
     Raises:
         CutoffOutOfRange: by the database's clock the cutoff is too far ahead or too old.
@@ -61,19 +119,27 @@ async def accept(
         Unavailable: the database is away; nothing was written.
 
     """
-    offered = uuid7()
+    offered = offered or uuid7()
     async with db.begin() as tx:
-        _check_range(job, cutoff, tx.now)
+        _check_range(job, knock.cutoff, tx.now)
         frozen_since = await _hold_still(tx, job.name, source)
-        known = await _claimed(tx, offered, job.name, run_id, cutoff=cutoff, source=source, traceparent=traceparent)
+        known = await _claimed(tx, offered, job.name, knock, source=source, traceparent=traceparent)
         is_new = known.id == offered
         if source is not RunSource.OPERATOR:
             frozen_since = await _thawed_or_frozen(tx, job.name, frozen_since, None if is_new else known.claimed_at)
         if is_new and operator is not None:
-            await _note(tx, operator, job.name, run_id, known.id)
+            await _note(tx, operator, job.name, knock.run_id, known.id)
+        view = await views.run(tx, known.id)
+        if view is None:  # retention deleted it between two statements
+            raise Contended
     if is_new:
         await doorbell.ring()
-    return Accepted(known.id, not is_new, tx.now, frozen_since)
+    return Accepted(view, not is_new, tx.now, frozen_since)
+
+
+def _is_plain(repeat: Accepted, cutoff: datetime | None) -> bool:
+    """Whether nothing is to be said or written of the repeat: it names the cutoff of a run that is not long gone."""
+    return cutoff in (None, repeat.run.cutoff) and repeat.at - repeat.run.claimed_at <= FROZEN_AFTER
 
 
 async def _hold_still(tx: Tx, job: str, source: RunSource) -> datetime | None:
@@ -85,20 +151,13 @@ async def _hold_still(tx: Tx, job: str, source: RunSource) -> datetime | None:
 
 
 async def _claimed(
-    tx: Tx,
-    offered: UUID,
-    job: str,
-    run_id: str,
-    *,
-    cutoff: datetime | None,
-    source: RunSource,
-    traceparent: str | None,
+    tx: Tx, offered: UUID, job: str, knock: Knock, *, source: RunSource, traceparent: str | None
 ) -> Known:
-    wanted = cutoff or tx.now
-    if await runs.claim(tx, id=offered, job=job, run_id=run_id, cutoff=wanted, source=source, traceparent=traceparent):
+    wanted, named = knock.cutoff or tx.now, {"job": job, "run_id": knock.run_id}
+    if await runs.claim(tx, id=offered, cutoff=wanted, source=source, traceparent=traceparent, **named):
         return Known(RunId(offered), wanted, tx.now)
-    known = await runs.find(tx, job, run_id)
-    if cutoff is not None and cutoff != known.cutoff:
+    known = await runs.find(tx, **named)
+    if knock.cutoff is not None and knock.cutoff != known.cutoff:
         message = f"This runId was already claimed with the cutoff {format_rfc3339(known.cutoff)}."
         raise RunConflict(message)
     return known

@@ -6,7 +6,7 @@ import traceback
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.domain.errors import TocsinError
+from service.domain.errors import TocsinError, Unavailable
 from service.web.problems import Internal, render
 
 log = structlog.get_logger()
@@ -19,6 +19,13 @@ ALWAYS = (
 """Headers of every answer."""
 
 
+MOST_UNDER_WAY = 1_000
+"""Requests that a process serves at once. More would only wait for one another until all of them are too late."""
+
+UNREFUSED = frozenset({"/livez", "/readyz", "/metrics"})
+"""Whoever asks these has to be told that it is busy, and not that it is gone."""
+
+
 def log_failure(method: str, error: Exception) -> None:
     """Log what nobody expected: its class and place, since its message may hold what a request or a statement held."""
     stack = "".join(traceback.format_tb(error.__traceback__))
@@ -26,11 +33,14 @@ def log_failure(method: str, error: Exception) -> None:
 
 
 class Edge:
-    """Wraps the app: answers for what it could not handle, and closes behind an unread body."""
+    """Wraps the app: answers for what it could not handle or has no room for, and closes behind an unread body."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Stand before `app`."""
+    def __init__(self, app: ASGIApp, most: int = MOST_UNDER_WAY) -> None:
+        """Stand before `app`, which serves at most so many requests at once."""
         self._app = app
+        self._most = most
+        self._under_way = 0
+        self._full = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; lifespan and the like pass untouched."""
@@ -38,6 +48,25 @@ class Edge:
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(receive, send, has_body=_has_body(scope))
+        if not self._admits(scope["path"]):
+            await exchange.answer(Unavailable("Too many requests are under way; try again shortly."))
+            return
+        self._under_way += 1
+        try:
+            await self._serve(scope, exchange)
+        finally:
+            self._under_way -= 1
+
+    def _admits(self, path: str) -> bool:
+        """Whether there is room for one more; the first refusal of a row is logged."""
+        full = self._under_way >= self._most and path not in UNREFUSED
+        if full and not self._full:
+            log.warning("api.requests_refused", under_way=self._under_way, mend="run more `tocsin serve`")
+        if full or self._under_way <= self._most // 2:
+            self._full = full
+        return not full
+
+    async def _serve(self, scope: Scope, exchange: "_Exchange") -> None:
         try:
             await self._app(scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:

@@ -120,7 +120,7 @@ def _decode(cursor: str) -> dict[str, object]:
     return stored if isinstance(stored, dict) else {}
 
 
-def single_valued(request: Request) -> None:
+async def single_valued(request: Request) -> None:
     """Refuse a query in which a parameter stands twice or bytes are no UTF-8: two readers would read it differently.
 
     Raises:

@@ -183,8 +183,9 @@ TABLE: Mapping[type[TocsinError], Kind] = MappingProxyType(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "unavailable",
             "Not available just now",
-            "The database cannot be reached or is busy, or the issuer of a tick's token is away. Send the same request "
-            "again after the time in Retry-After: nothing is lost, and nothing happens twice.",
+            "The database cannot be reached or is busy, this process has too much to do, or the issuer of a tick's "
+            "token is away. Send the same request again after the time in Retry-After: nothing is lost, and nothing "
+            "happens twice.",
             MappingProxyType({"retry-after": "2"}),
         ),
         errors.Contended: Kind(

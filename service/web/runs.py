@@ -103,7 +103,7 @@ async def start_run(command: Operate, house: House, job: str) -> Response:
             raise CutoffOutOfRange(*(Problem("/cutoff", each.detail) for each in error.problems)) from None
         if not accepted.duplicate:
             house.counters.run(config.name, RunState.CLAIMED)
-        return await accepted_answer(house, accepted)
+        return accepted_answer(accepted)
 
     return await command.do(work)
 

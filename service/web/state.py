@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request
 
 from service.flow.flights import Flights
+from service.flow.intake import Intake
 from service.runtime import Runtime
 from service.store.gauges import Gauges
 from service.web.keyring import Keyring
@@ -22,6 +23,7 @@ class WebState:
     """The typed content of `app.state`; the CLI sets `draining` before it stops listening."""
 
     runtime: Runtime
+    intake: Intake = field(init=False)
     keyring: Keyring = field(default_factory=Keyring)
     draining: bool = False
     check: asyncio.Task[None] | None = None
@@ -37,6 +39,7 @@ class WebState:
         """Behind the API no transaction lasts: somebody waits for it."""
         db = self.runtime.db.bounded(lock_seconds=LOCK_SECONDS, seconds=DATABASE_SECONDS)
         self.runtime = replace(self.runtime, db=db)
+        self.intake = Intake(db, self.runtime.doorbell)
 
 
 def state_of(app: FastAPI) -> WebState:
@@ -45,13 +48,13 @@ def state_of(app: FastAPI) -> WebState:
     return state
 
 
-def _of_request(request: Request) -> WebState:
-    state: WebState = request.app.state.web
-    return state
+# FastAPI takes what is not async into a thread, which costs two changes of thread a request.
+async def _of_request(request: Request) -> WebState:
+    return state_of(request.app)
 
 
-def _runtime(request: Request) -> Runtime:
-    return _of_request(request).runtime
+async def _runtime(request: Request) -> Runtime:
+    return state_of(request.app).runtime
 
 
 House = Annotated[Runtime, Depends(_runtime)]

@@ -12,11 +12,9 @@ from service.domain import errors
 from service.domain.errors import CutoffOutOfRange, Invalid, Refused, RunConflict, TickRefused, TocsinError, Unavailable
 from service.domain.knocks import Knock
 from service.domain.model import RunSource
-from service.flow import intake
 from service.flow.counters import TickResult
-from service.flow.intake import Accepted
+from service.flow.intake import Accepted, Intake
 from service.runtime import Runtime
-from service.store import views
 from service.web import bodies, callers, knocking
 from service.web.answers import Answer
 from service.web.callers import Admitted
@@ -24,7 +22,7 @@ from service.web.described import OPEN, answers, refusals, takes
 from service.web.knocking import SCHEDULE_TIME, Tick
 from service.web.problems import TooSlow, kind_of
 from service.web.schemas import Run, TickAccepted
-from service.web.state import House
+from service.web.state import State
 
 if TYPE_CHECKING:
     from service.flow.tracing import TickSpan
@@ -96,18 +94,19 @@ _HEADERS = {
     openapi_extra=takes(Tick, _EXAMPLE, required=False) | OPEN | _HEADERS,
 )
 @router.post("/v1/jobs/{job}/ticks/", include_in_schema=False, name="post_tick_slash")
-async def post_tick(job: str, request: Request, house: House) -> Response:
+async def post_tick(job: str, request: Request, state: State) -> Response:
     """Decide in this order: size, who it is (of a signed body: JSON, then the signature), everything else."""
+    house = state.runtime
     with _counting(house, job):
         raw = await bodies.read(request, bodies.TICK_BYTES)
         caller = await callers.admitted(house, job, request.headers, raw)
         with _traced(house, caller, request) as span:
             wanted = await knocking.knock(house.db, caller, request.headers, raw)
-            accepted = await _accept(house, caller, wanted, request, span.traceparent if span else None)
+            accepted = await _accept(state.intake, caller, wanted, request, span.traceparent if span else None)
             if span:
-                span.accepted(accepted.run, run_id=wanted.run_id, duplicate=accepted.duplicate)
+                span.accepted(accepted.run.id, run_id=wanted.run_id, duplicate=accepted.duplicate)
     _note(house, caller, wanted.run_id, accepted)
-    return (await accepted_answer(house, accepted)).response()
+    return accepted_answer(accepted).response()
 
 
 @contextmanager
@@ -140,18 +139,10 @@ def _traced(house: Runtime, caller: Admitted, request: Request) -> Iterator["Tic
 
 
 async def _accept(
-    house: Runtime, caller: Admitted, wanted: Knock, request: Request, traceparent: str | None
+    intake: Intake, caller: Admitted, wanted: Knock, request: Request, traceparent: str | None
 ) -> Accepted:
     try:
-        return await intake.accept(
-            house.db,
-            house.doorbell,
-            caller.job,
-            run_id=wanted.run_id,
-            cutoff=wanted.cutoff,
-            source=caller.source,
-            traceparent=traceparent,
-        )
+        return await intake.accept(caller.job, wanted, caller.source, traceparent=traceparent)
     except CutoffOutOfRange as refusal:
         if refusal.too_old and caller.source is RunSource.HMAC:
             log.warning("tick.too_old", job=caller.job.name, mend=f"if every tick is refused so, {FROZEN_MEND}")
@@ -160,7 +151,7 @@ async def _accept(
 
 def _note(house: Runtime, caller: Admitted, run_id: str, accepted: Accepted) -> None:
     """Log and count a tick that has its run."""
-    job, run = caller.job.name, str(accepted.run)
+    job, run = caller.job.name, str(accepted.run.id)
     told = {"job": job, "run": run, "run_id": run_id}
     log.info("tick.accepted", **told, source=caller.source.value, duplicate=accepted.duplicate)
     result = TickResult.DUPLICATE if accepted.duplicate else TickResult.ACCEPTED
@@ -172,10 +163,8 @@ def _note(house: Runtime, caller: Admitted, run_id: str, accepted: Accepted) -> 
     house.counters.last_tick(job, accepted.at)
 
 
-async def accepted_answer(house: Runtime, accepted: Accepted) -> Answer:
-    """202 for a run that was claimed now, 200 for one that had been; as it stands at this moment."""
-    async with house.db.begin() as tx:
-        view = await views.run(tx, accepted.run)
-    body = TickAccepted(accepted=True, duplicate=accepted.duplicate, run=Run.model_validate(view))
+def accepted_answer(accepted: Accepted) -> Answer:
+    """202 for a run that was claimed now, 200 for one that had been; as it stood a moment ago."""
+    body = TickAccepted(accepted=True, duplicate=accepted.duplicate, run=Run.model_validate(accepted.run))
     status = HTTPStatus.OK if accepted.duplicate else HTTPStatus.ACCEPTED
-    return Answer.of(body, status, location=f"/v1/runs/{accepted.run}")
+    return Answer.of(body, status, location=f"/v1/runs/{accepted.run.id}")

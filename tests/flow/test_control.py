@@ -82,9 +82,9 @@ async def _now(scene: Scene) -> datetime:
 async def test_a_run_started_by_hand_is_claimed_once_in_the_operator_s_name(scene: Scene) -> None:
     now = await _now(scene)
     answers = await asyncio.gather(*(_start(scene, "r1", now) for _ in range(6)))
-    assert len({answer.run for answer in answers}) == 1
+    assert len({answer.run.id for answer in answers}) == 1
     assert [answer.duplicate for answer in answers].count(False) == 1
-    view = await scene.run(answers[0].run)
+    view = await scene.run(answers[0].run.id)
     assert (view.source, view.run_id, view.cutoff) == (RunSource.OPERATOR, "r1", now)
     [line] = await trail(scene)
     assert (line.actor, line.action, line.object) == ("alice", "run.started", f"run:{view.id}")
@@ -115,7 +115,7 @@ async def test_a_run_started_by_hand_beside_a_resume_is_not_left_held(
     await _pause(scene)
     started = await _start(scene, "r1", now)
     await resuming[0]
-    assert await _state(scene, started.run) is RunState.CLAIMED
+    assert await _state(scene, started.run.id) is RunState.CLAIMED
 
 
 async def test_a_refused_start_writes_nothing(scene: Scene) -> None:
