@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from service import keyfiles
 from service.cli.findings import Examination, Status, many, some
 from service.domain import patience, urls
+from service.domain.leases import shortest_lease
 from service.domain.model import Policy
+from service.domain.subscriber import DEFAULT_TIMEOUT_SECONDS
 from service.flow.egress import Blocked, Egress
 from service.flow.resealing import Progress, reseal
 from service.flow.resolver import Resolver
@@ -149,10 +151,17 @@ def _hasty(everyone: Sequence[Examined]) -> Iterator[str]:
 
 
 def _fitting(longest: float, settings: Settings) -> tuple[Status, str]:
-    """Whether each attempt ends before its lease."""
-    if longest <= settings.longest_attempt_seconds:
-        return Status.OK, f"{settings.lease_seconds:g} s, the longest attempt is {longest:g} s"
-    return Status.FAIL, (
-        f"TOCSIN_LEASE_SECONDS ({settings.lease_seconds:g}) is too short for a subscriber whose timeoutSeconds is "
-        f"{longest:g}: raise it, or lower the subscriber's timeout"
-    )
+    """Whether each attempt ends before its lease, also those of a subscriber that names no timeout."""
+    fits = settings.longest_attempt_seconds
+    if longest > fits:
+        return Status.FAIL, (
+            f"TOCSIN_LEASE_SECONDS ({settings.lease_seconds:g}) is too short for a subscriber whose timeoutSeconds is "
+            f"{longest:g}: raise it, or lower the subscriber's timeout"
+        )
+    if fits < DEFAULT_TIMEOUT_SECONDS:
+        return Status.WARN, (
+            f"TOCSIN_LEASE_SECONDS ({settings.lease_seconds:g}) is too short for the default timeoutSeconds of "
+            f"{DEFAULT_TIMEOUT_SECONDS:g}, so a subscriber without its own is refused: give each a timeoutSeconds up "
+            f"to {fits:g}, or raise the lease to {shortest_lease(DEFAULT_TIMEOUT_SECONDS):g}"
+        )
+    return Status.OK, f"{settings.lease_seconds:g} s, the longest attempt is {longest:g} s"

@@ -10,7 +10,7 @@ from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.options import AsJson, Limit, command_app
 from service.cli.output import plain, print_fields, print_json, print_table
 from service.cli.run import own_id
-from service.cli.things import named
+from service.cli.things import in_options, named
 from service.domain.model import DeliveryState
 
 app = command_app(invoke_without_command=True)
@@ -93,7 +93,8 @@ async def _list(url: str, limit: int, run: str | None, filters: dict[str, str | 
     async with Api(url, api_key()) as api:
         if run is not None:
             filters["runId"] = await own_id(api, run)
-        return await api.items("/v1/deliveries", limit, filters)
+        with in_options({"/query/reason": "--reason"}):
+            return await api.items("/v1/deliveries", limit, filters)
 
 
 async def _one(url: str, delivery_id: str) -> dict[str, Any]:

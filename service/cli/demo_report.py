@@ -88,8 +88,8 @@ def how_to_go_on(settings: Settings, url: str, run_id: str, lines: Sequence[Line
         if line.kind.slug == "lossy":
             yield f"{curl} {url}/v1/deliveries/{line.sample['id']} {pretty}"
     yield ""
+    # Set for each command alone: what a terminal exports would lead the next Tocsin in it to the demo's database.
     command = shlex.quote(str(Path(sys.executable).parent / "tocsin"))
-    config = shlex.quote(str(settings.config))
-    yield f"export TOCSIN_URL={url} TOCSIN_DATA_DIR={shlex.quote(str(home))} TOCSIN_CONFIG={config}"
-    yield f"{command} tick {JOB} --wait"
-    yield f"{command} deliveries --state ambiguous --limit 5"
+    there = f"TOCSIN_URL={url} TOCSIN_DATA_DIR={shlex.quote(str(home))}"
+    yield f"{there} TOCSIN_CONFIG={shlex.quote(str(settings.config))} {command} tick {JOB} --wait"
+    yield f"{there} {command} deliveries --state ambiguous --limit 5"

@@ -10,7 +10,7 @@ import typer
 from service.cli.api import DEFAULT_URL, Api, Url, api_key
 from service.cli.drill_evidence import Ruling
 from service.cli.drill_hands import Hands
-from service.cli.drill_play import Plan, rehearse
+from service.cli.drill_play import Plan, rehearse, so_far
 from service.cli.drill_report import document, say_nothing, show, show_line
 from service.cli.drill_stage import Stage
 from service.cli.drill_ticks import Bell
@@ -22,6 +22,8 @@ from service.domain.errors import TocsinError
 from service.settings import Settings
 
 app = command_app()
+
+_STOPPED = "stopped before it was done: only what had ended is judged; processes that were stopped go on."
 
 
 @app.command()
@@ -66,8 +68,8 @@ def drill(
     plan = Plan(bell, Hands(tuple(worker_pid or ()), restart, Settings()) if disruptive else None)
     try:
         broken = asyncio.run(_drill(url, receiver_host, patience, plan, as_json=as_json))
-    except asyncio.CancelledError:
-        raise TocsinError("stopped before it was done; what was stopped goes on.") from None
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise TocsinError(_STOPPED) from None
     if broken:
         raise typer.Exit(1)
 
@@ -80,14 +82,19 @@ async def _drill(url: str, host: str, patience: float, plan: Plan, *, as_json: b
     async with Api(url, api_key()) as api, Api(url) as ringer:
         stage = Stage(api, ringer, host, patience, Timeline(say_nothing if as_json else show_line))
         left: Sequence[str] = ()
+        stopped: asyncio.CancelledError | None = None
         try:
             verdicts = await rehearse(stage, plan)
+        except asyncio.CancelledError as cancelled:
+            verdicts, stopped = so_far(stage, plan), cancelled
         finally:
             left = await stage.clear()
     if as_json:
         print_json(document(verdicts, stage, left))
     else:
         show(verdicts, stage, left)
+    if stopped is not None:
+        raise stopped
     return any(each.ruling is Ruling.BROKEN for each in verdicts)
 
 

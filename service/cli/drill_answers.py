@@ -1,14 +1,17 @@
 """The drill's harmless sequences: receivers that misbehave, operators that step in. They touch nobody else."""
 
+import time
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from service.cli.drill_evidence import Check, Delivery, both_sides, check, outcomes
+from service.cli.api import ApiRefused
+from service.cli.drill_evidence import Check, Delivery, NotRun, both_sides, check, outcomes
 from service.cli.drill_stage import REASON, Act, Scene, Target
 
 _RETRY_AFTER = 3
 _ROUNDING_SECONDS = 0.1
 _FLOCK = 10
+_HANGING_SECONDS = 1.5
 
 
 async def lost_acknowledgement(scene: Scene) -> list[Check]:
@@ -117,12 +120,10 @@ async def paused_and_resumed(scene: Scene) -> list[Check]:
 
 async def cancelled_in_flight(scene: Scene) -> list[Check]:
     """An operator cancels a delivery whose request is under way."""
-    target = await scene.subscriber("hang,200", timeoutSeconds=1.5)
+    target = await scene.subscriber("hang,200", timeoutSeconds=_HANGING_SECONDS)
     await scene.publish()
     await scene.seen(target)
-    [leased] = await scene.stage.deliveries(target)
-    await scene.stage.call("POST", f"/v1/deliveries/{quote(leased['id'], safe='')}/cancel", {"reason": REASON})
-    scene.note(f"cancel {leased['id']}, which was {leased['state']}")
+    await _cancel(scene, target)
     await scene.until(target, "the request's end is on record", lambda found: found[0]["lastOutcome"] is not None)
     [delivery] = await scene.settled(target)
     decided = [each for each in delivery["attempts"] if not each["late"] or each["counted"]]
@@ -134,6 +135,27 @@ async def cancelled_in_flight(scene: Scene) -> list[Check]:
         check("it was not sent again", len(target.requests) == 1, delivery),
         *both_sides(target.requests, [delivery]),
     ]
+
+
+async def _cancel(scene: Scene, target: Target) -> None:
+    """Cancel the target's only delivery while its first request is under way.
+
+    Raises:
+        NotRun: that took longer than the request may have lasted.
+
+    """
+    [leased] = await scene.stage.deliveries(target)
+    lasts = min(_HANGING_SECONDS, scene.stage.attempt_seconds or _HANGING_SECONDS)
+    refused: ApiRefused | None = None
+    try:
+        await scene.stage.call("POST", f"/v1/deliveries/{quote(leased['id'], safe='')}/cancel", {"reason": REASON})
+    except ApiRefused as refusal:
+        refused = refusal
+    if time.monotonic() - target.requests[0].at >= lasts:
+        raise NotRun(f"its request of {lasts:g} s was over before it was cancelled: try again, or with a longer lease")
+    if refused is not None:
+        raise refused
+    scene.note(f"cancel {leased['id']}, which was {leased['state']}")
 
 
 HARMLESS = (

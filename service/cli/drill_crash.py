@@ -5,6 +5,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -17,8 +18,11 @@ from service.domain.timestamps import format_rfc3339, parse_rfc3339
 
 _FLOCK = 300
 _LIVE_SECONDS = 2.0
-_ALONE_SECONDS = 1.0
-"""How long nobody who was named runs after the kill: who completes the run meanwhile was not named."""
+_BEGIN_SECONDS = 10.0
+"""How long the first worker may take to begin the run; the others stand still meanwhile."""
+
+_STEP_SECONDS = 0.02
+"""For so long the worker runs between two looks at the run; behind each page a worker rests for longer."""
 
 
 async def crash(hands: Hands, bell: Bell | None, scene: Scene) -> list[Check]:
@@ -30,19 +34,20 @@ async def crash(hands: Hands, bell: Bell | None, scene: Scene) -> list[Check]:
     cutoff = datetime.now(UTC).replace(microsecond=0)
     await scene.publish(_FLOCK, due_at=format_rfc3339(cutoff - timedelta(seconds=1)))
     with stoppable(*pids[1:]):
-        run_id = await _tick_and_kill(scene, bell, pids, format_rfc3339(cutoff))
+        begun = await _tick_and_kill(scene, bell, pids, format_rfc3339(cutoff))
         killed_at = datetime.now(UTC)
-        scene.note(f"the tick is accepted as run {run_id}; SIGKILL {pids[0]}; then: {' '.join(command)}")
-        await asyncio.sleep(_ALONE_SECONDS)
-    _start(command)
+        _start(command)
+    scene.note(f"SIGKILL {pids[0]}, which had begun run {begun['id']}; then: {' '.join(command)}")
     await ready(scene)
-    run = await completed(scene, run_id, more=2 * lease)
+    run = await completed(scene, begun["id"], more=2 * lease)
     done = [await scene.stage.full(each) for each in await scene.ended(target, _FLOCK, more=2 * lease)]
-    row = f"{cite_run(run)}; completed at {run['completedAt']}, the worker was killed at {format_rfc3339(killed_at)}"
+    row = f"{cite_run(run)}; {pids[0]} was killed at {format_rfc3339(killed_at)} with {begun['events']} of them found"
+    if run["completedAt"] is not None:
+        row += f"; completed {_check_cut(run, killed_at, lease):.1f} s later, behind its lease ({lease:.0f} s)"
     scene.note(row)
-    _check_cut(run, killed_at)
     delivered = all(each["state"] == "delivered" for each in done)
     return [
+        Check("the worker that was killed had begun the run and held its lease", begun["state"] == "running", (row,)),
         Check("the run was completed after the crash, without another tick", run["state"] == "completed", (row,)),
         Check(f"all {_FLOCK} dues were found once and delivered", delivered, (row,)),
         Check("a request came again only behind a lost lease or a timeout", explained(target.requests, done), (row,)),
@@ -69,23 +74,47 @@ async def _needed(hands: Hands, bell: Bell | None, scene: Scene) -> tuple[Bell, 
         raise NotRun(f"--restart is no command ({error})") from None
 
 
-async def _tick_and_kill(scene: Scene, bell: Bell, pids: tuple[int, ...], cutoff: str) -> str:
-    """Have a run claimed while no worker runs, or only the one that answers the tick as well; kill it; the run's id.
+async def _tick_and_kill(scene: Scene, bell: Bell, pids: tuple[int, ...], cutoff: str) -> Run:
+    """Have a run claimed while no other worker than the first runs, and kill that one in the midst; the run as it was.
 
     Raises:
-        NotRun: one of the other workers answers for the API, so that it cannot be stopped.
+        NotRun: one of the other workers answers for the API, so that it cannot be stopped; or nothing was killed
+            because the run was not seen in the midst.
 
     """
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     with stoppable(pids[0]):
-        if not await _api_lives(scene):
+        apart = await _api_lives(scene)
+        if not apart:
             go_on(pids[0])
             if not await _api_lives(scene):
                 raise NotRun("the API answers from one of the other workers: name its process first, or use `serve`")
         told: Mapping[str, Mapping[str, str]] = await bell.ring(scene, f"drill-{scene.stage.tag}-crash", cutoff)
+        begun = await _begun(scene, pids[0], told["run"]["id"], apart=apart)
         os.kill(pids[0], signal.SIGKILL)
-        return told["run"]["id"]
+        return begun
+
+
+async def _begun(scene: Scene, pid: int, run_id: str, *, apart: bool) -> Run:
+    """The run as soon as this worker has leased it; where the API is a process `apart`, the worker stands still then.
+
+    Raises:
+        NotRun: it was over by then, or the worker did not take it.
+
+    """
+    ends = time.monotonic() + _BEGIN_SECONDS
+    while time.monotonic() < ends:
+        if apart:
+            go_on(pid)
+            await asyncio.sleep(_STEP_SECONDS)
+            os.kill(pid, signal.SIGSTOP)
+        run: Run = await scene.stage.call("GET", f"/v1/runs/{run_id}")
+        if run["state"] == "running":
+            return run
+        if run["state"] != "claimed":
+            raise NotRun(f"the fan-out was over before the kill could come: try again ({cite_run(run)})")
+    raise NotRun(f"process {pid} did not begin the run: does its tocsin.toml have the job?")
 
 
 async def _api_lives(scene: Scene) -> bool:
@@ -97,20 +126,22 @@ async def _api_lives(scene: Scene) -> bool:
     return True
 
 
-def _check_cut(run: Run, killed_at: datetime) -> None:
-    """Make sure that the kill came in time, and that nobody else was at work.
+def _check_cut(run: Run, killed_at: datetime, lease: float) -> float:
+    """How many seconds after the kill the run was completed, long enough for a lease to have run out meanwhile.
 
     Raises:
-        NotRun: the run was completed too early to have been interrupted.
+        NotRun: the run was completed too early for the killed worker to have held it.
 
     """
-    if run["completedAt"] is None:
-        return
     after = (parse_rfc3339(run["completedAt"]) - killed_at).total_seconds()
     if after <= 0:
         raise NotRun(f"the fan-out was over before the kill came: try again ({cite_run(run)})")
-    if after < _ALONE_SECONDS:
-        raise NotRun(f"a worker that was not named completed the run: name each with --worker-pid ({cite_run(run)})")
+    if after < lease / 2:
+        raise NotRun(
+            f"{cite_run(run)} {after:.1f} s after the kill, before a lease ({lease:.0f} s) was over: the killed worker "
+            "did not hold the run. Name each worker with --worker-pid, or try again"
+        )
+    return after
 
 
 def _start(command: list[str]) -> None:

@@ -19,6 +19,8 @@ from service.domain.errors import TocsinError
 _NO_JOB = "name a job with --job, best an outbox job of its own (docs/drill.md)"
 _NOT_WANTED = "it disturbs everybody: add --disruptive, on an installation for rehearsals"
 
+_STOPPED_BEFORE = "the drill was stopped before this had ended: run it again"
+
 _STOPPED = "A worker that is stopped past its leases loses nothing and decides nothing any more."
 _GONE = "A database that is gone for 20 seconds costs nothing but time."
 _CRASHED = "A crash between the claim of a run and its fan-out loses nothing."
@@ -51,6 +53,17 @@ async def rehearse(stage: Stage, plan: Plan) -> list[Verdict]:
     return [*found, *await _in_turn(stage, _disruptions(plan.hands, plan.bell))]
 
 
+def so_far(stage: Stage, plan: Plan) -> list[Verdict]:
+    """The verdicts of a drill that was stopped: of what had ended, and that all else was not run."""
+    ended = {verdict.sequence: verdict for verdict in stage.verdicts}
+    missing = [
+        *_not_run(((act.slug, act.promise) for act in HARMLESS), _STOPPED_BEFORE),
+        *_not_run(UNRUNG, _STOPPED_BEFORE if plan.bell else _NO_JOB),
+        *_not_run(_DISRUPTIONS, _STOPPED_BEFORE if plan.hands else _NOT_WANTED),
+    ]
+    return [ended.get(each.sequence, each) for each in missing]
+
+
 def _disruptions(hands: Hands, bell: Bell | None) -> tuple[Act, ...]:
     """The sequences that disturb everybody, one after the other; the one that kills a worker is the last."""
     plays = (partial(lease_expiry, hands), partial(database_gone, hands.settings), partial(crash, hands, bell))
@@ -77,6 +90,7 @@ async def _play(stage: Stage, act: Act) -> Verdict:
     except TocsinError as refusal:
         verdict = Verdict(act.slug, act.promise, Ruling.BROKEN, f"Tocsin refused: {refusal.detail}")
     scene.note(f"{verdict.ruling}" + ("" if verdict.ruling is Ruling.KEPT else f": {verdict.said}"))
+    stage.verdicts.append(verdict)
     return verdict
 
 
@@ -93,6 +107,7 @@ async def _check(stage: Stage) -> None:
         raise TocsinError(f"nothing can be rehearsed: {paused}.")
     scene = Scene(stage, "first")
     target = await scene.subscriber("200")
+    scene.note(f"an attempt may take {stage.attempt_seconds:g} s here, so that it fits the lease")
     await scene.publish()
     try:
         [delivery] = await scene.settled(target)

@@ -45,6 +45,7 @@ def document(verdicts: Sequence[Verdict], stage: Stage, left: Sequence[str]) -> 
             for line in stage.timeline.lines
         ],
         "published": stage.events,
+        "dueUnfound": stage.unfound,
         "notCleared": list(left),
     }
 
@@ -78,4 +79,9 @@ def _behind(stage: Stage, left: Sequence[str]) -> str:
         f"{stage.events:,} events of the tenant {TENANT} (types drill.{stage.tag}.…), their deliveries and attempts, "
         "and the lines of the audit trail, until a retention job deletes them."
     )
+    if stage.unfound:
+        history += (
+            f" {stage.unfound:,} of the events are due and no run has found them: the next run of an outbox job counts "
+            "them, and sends them to nobody."
+        )
     return history if not left else f"NOT CLEARED, delete them by hand: {plain('; '.join(left))}"

@@ -3,14 +3,15 @@
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 from service.cli import answers
-from service.cli.api import Api
-from service.cli.drill_evidence import Check, Delivery, Overdue, cite
+from service.cli.api import Api, ApiRefused
+from service.cli.drill_evidence import Check, Delivery, Overdue, Verdict, cite
 from service.cli.drill_receiver import Recorder, Request
 from service.cli.drill_timeline import Timeline
 from service.cli.progress import DEAD_LETTERS, TERMINAL
@@ -18,8 +19,12 @@ from service.domain.errors import ConfigurationError, TocsinError, Unavailable
 from service.domain.signing import decode_secret, new_secret
 
 TENANT = "drill"
-QUICK: Mapping[str, Any] = {"timeoutSeconds": 5, "backoffBaseSeconds": 0.1, "backoffCapSeconds": 0.2}
+QUICK: Mapping[str, Any] = {"backoffBaseSeconds": 0.1, "backoffCapSeconds": 0.2}
 """Retries that come at once: what is rehearsed is what happens, not how long one waits for it."""
+
+_TIMEOUTS = {7.5: 5.0, 3.0: 2.0, 1.5: 1.0, 0.75: 0.5}
+"""By what must fit the lease here, which the last does with the shortest that may be set: `timeoutSeconds` as it is
+used, less than that, so that on a busy machine an attempt may start late in its lease."""
 
 REASON = "tocsin drill"
 _POLL_SECONDS = 0.2
@@ -34,6 +39,7 @@ class Target:
 
     id: str
     receiver: Recorder
+    type: str
 
     @property
     def requests(self) -> list[Request]:
@@ -58,6 +64,14 @@ class Stage:
     events: int = 0
     workers: set[str] = field(default_factory=set[str])
     """Who has made attempts in this drill, each as HOST:PID."""
+    attempt_seconds: float | None = None
+    """The longest `timeoutSeconds` of the drill's subscribers; found out with the first of them."""
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+    """On the sequences that have ended, in this order."""
+    dues: Counter[str] = field(default_factory=Counter[str])
+    """How many events of each type wait for a run to find them, or waited."""
+    unfound: int = 0
+    """How many of them no run had found when the stage was cleared."""
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a request; "not now" is asked again, as often as patience allows.
@@ -74,6 +88,31 @@ class Stage:
                 if time.monotonic() >= ends:
                     raise
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def register(self, target: Target, body: Mapping[str, Any]) -> None:
+        """Register a target, with the `timeoutSeconds` of the body or what an attempt may take here if that is less.
+
+        Raises:
+            TocsinError: it was refused, or nobody answered.
+
+        """
+        path = f"/v1/subscribers/{target.id}"
+        if self.attempt_seconds is None:
+            self.attempt_seconds = await self._fitting(path, body)
+        timeout = min(body.get("timeoutSeconds", self.attempt_seconds), self.attempt_seconds)
+        await self.call("PUT", path, {**body, "timeoutSeconds": timeout})
+
+    async def _fitting(self, path: str, body: Mapping[str, Any]) -> float:
+        """What is used for the longest timeout that is not refused, as a lease bounds it and no other setting."""
+        for longest, used in _TIMEOUTS.items():
+            try:
+                await self.call("PUT", path, {**body, "timeoutSeconds": longest})
+            except ApiRefused as refusal:
+                if [pointer for pointer, _ in refusal.faults] != ["/timeoutSeconds"]:
+                    raise
+            else:
+                return used
+        return min(_TIMEOUTS.values())
 
     async def deliveries(self, target: Target) -> list[Delivery]:
         """All deliveries to a target, oldest first; nothing while the API cannot say."""
@@ -101,7 +140,9 @@ class Stage:
         return left
 
     async def _close(self, target: Target) -> None:
-        for delivery in await self.api.items("/v1/deliveries", _EVERYTHING, {"subscriberId": target.id}):
+        found = await self.api.items("/v1/deliveries", _EVERYTHING, {"subscriberId": target.id})
+        self.unfound += max(self.dues[target.type] - len(found), 0)
+        for delivery in found:
             if delivery["state"] in DEAD_LETTERS:
                 body = {"resolution": "cancelled", "reason": f"{REASON}: it is over"}
                 await self.api.call("POST", f"/v1/deliveries/{quote(delivery['id'], safe='')}/resolve", body=body)
@@ -136,10 +177,10 @@ class Scene:
         except OSError as error:
             detail = f"cannot listen on {self.stage.host} ({error.strerror}): name another with --receiver-host."
             raise ConfigurationError(detail) from None
-        target = Target(f"drill-{self.stage.tag}-{self.slug}-{name}", receiver)
+        target = Target(f"drill-{self.stage.tag}-{self.slug}-{name}", receiver, self._type(topic))
         self.stage.targets.append(target)
-        body = {"url": self._url(receiver), "tenantId": TENANT, "eventTypes": [self._type(topic)], "secret": secret}
-        await self.stage.call("PUT", f"/v1/subscribers/{target.id}", {**body, **QUICK, **policy})
+        body = {"url": self._url(receiver), "tenantId": TENANT, "eventTypes": [target.type], "secret": secret}
+        await self.stage.register(target, {**body, **QUICK, **policy})
         return target
 
     def _url(self, receiver: Recorder) -> str:
@@ -162,6 +203,7 @@ class Scene:
         async def one(number: int) -> None:
             async with room:
                 await self.stage.call("POST", "/v1/events", self.event(number, topic=topic, due_at=due_at))
+                self.stage.dues[self._type(topic)] += due_at is not None
 
         await asyncio.gather(*(one(number) for number in numbers))
         self.stage.events += count

@@ -22,6 +22,7 @@ _RINGABLE = (_OUTBOX, "tick", "sql")
 _STORM = 50
 _MOST_EVENTS = 2_000
 _POLL_SECONDS = 0.2
+_NO_TIME = "no time"
 
 Run = Mapping[str, Any]
 
@@ -41,12 +42,36 @@ class Bell:
             NotRun: the job cannot be rung now.
 
         """
-        standing = await scene.stage.call("GET", f"/v1/jobs/{quote(self.job, safe='')}")
+        try:
+            standing = await scene.stage.call("GET", f"/v1/jobs/{quote(self.job, safe='')}")
+        except ApiRefused as refusal:
+            if refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            raise NotRun(f"Tocsin knows no job {self.job}: name one of its tocsin.toml with --job") from None
         if standing["paused"]:
             raise NotRun(f"the job {self.job} is paused: `tocsin resume job {self.job}`")
         if standing["source"] not in _RINGABLE:
             raise NotRun(f"the job {self.job} has the source {standing['source']}: name one of {', '.join(_RINGABLE)}")
+        await self._check_secret(scene)
         return str(standing["source"])
+
+    async def _check_secret(self, scene: Scene) -> None:
+        """Post a tick that cannot become a run, because its cutoff is no time: who has signed it is looked at first.
+
+        Raises:
+            NotRun: the secret is another one, which is better known before anything is made due.
+
+        """
+        try:
+            await self.ring(scene, _run_id(scene), _NO_TIME)
+        except ApiRefused as refusal:
+            if refusal.status == HTTPStatus.UNAUTHORIZED:
+                raise NotRun(
+                    f"the job {self.job} takes no tick that is signed with this secret: name one of its `secrets` "
+                    "with --secret env:NAME or file:PATH"
+                ) from None
+            if refusal.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
 
     async def ring(self, scene: Scene, run_id: str, cutoff: str) -> dict[str, Any]:
         """Post a tick, as a scheduler does, which tries again where nobody answers."""
@@ -98,11 +123,11 @@ async def page_boundary(bell: Bell, scene: Scene) -> list[Check]:
         await scene.publish(due_at=_shifted(cutoff, 1))
         run = await completed(scene, (await bell.ring(scene, f"{_run_id(scene)}-{count}", cutoff))["run"]["id"])
         published, found = published + count + 1, found + count + late
-        ended = await scene.ended(target, found)
-        own = [each for each in ended if each["run"] == run["id"]]
-        scene.note(f"{count} due at {cutoff} with pages of {size}: {cite_run(run)}, {len(own)} of the drill")
+        own = sum(each["run"] == run["id"] for each in await scene.ended(target, found))
+        row = cite_run(run, made_of=_made_of(count, late, own, run["events"]))
+        scene.note(f"{count} due at {cutoff} with pages of {size}: {row}")
         promise = f"a run finds {count} dues with pages of {size}, and not what is due a moment later"
-        checks.append(Check(promise, len(own) == count + late, (cite_run(run),)))
+        checks.append(Check(promise, own == count + late, (row,)))
         cutoff, late = _shifted(cutoff, 2), 1
     last = await completed(scene, (await bell.ring(scene, f"{_run_id(scene)}-last", cutoff))["run"]["id"])
     all_ended = await scene.ended(target, published)
@@ -204,6 +229,15 @@ def _shifted(cutoff: str, seconds: int) -> str:
     return format_rfc3339(datetime.fromisoformat(cutoff) + timedelta(seconds=seconds))
 
 
-def cite_run(run: Run) -> str:
-    """A run's id and name, where it stands, and what it found."""
-    return f"run {run['id']} ({run['runId']}) {run['state']}: {run['events']:,} events"
+def _made_of(count: int, late: int, own: int, events: int) -> str:
+    """What a run's events are: those due at its cutoff, the one that the run before rightly left over, others' ones."""
+    parts = [f"{count} due at its cutoff"] + [f"{late} left over from the run before"] * bool(late)
+    if own != count + late:
+        parts = [f"{own} of this sequence, which is not {' + '.join(parts)}"]
+    return " + ".join(parts + [f"{events - own} that were due in the job besides"] * (events > own))
+
+
+def cite_run(run: Run, *, made_of: str = "") -> str:
+    """A run's id and name, where it stands, what it found, and what that is made of."""
+    found = f"run {run['id']} ({run['runId']}) {run['state']}: {run['events']:,} events"
+    return f"{found}, {made_of}" if made_of else found

@@ -17,8 +17,15 @@ app = command_app()
 
 @app.command()
 def explain(
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="The event's id, as its webhook-id begins.")],
-    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber's id; deleted ones too.")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="The event's id (`tocsin events` lists them), or a whole webhook-id.")
+    ],
+    subscriber: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SUBSCRIBER", help="The subscriber's id; deleted ones too. A whole webhook-id has it already."
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -32,7 +39,7 @@ def explain(
     print_fields(_facts(found))
 
 
-async def _fetch(url: str, event: str, subscriber: str) -> dict[str, Any]:
+async def _fetch(url: str, event: str, subscriber: str | None) -> dict[str, Any]:
     async with Api(url, api_key()) as api:
         with in_options({"/query/eventId": "EVENT", "/query/subscriberId": "SUBSCRIBER"}):
             params = {"eventId": event, "subscriberId": subscriber}
@@ -42,7 +49,9 @@ async def _fetch(url: str, event: str, subscriber: str) -> dict[str, Any]:
 
 def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
     """What it was judged by, in the order in which an event goes its way."""
-    event, subscriber, delivery = (found[name] or {} for name in ("event", "subscriber", "delivery"))
+    event, subscriber, delivery, before = (
+        found[name] or {} for name in ("event", "subscriber", "delivery", "predecessor")
+    )
     return {
         "cause": found["cause"],
         "event": " ".join(str(event[name]) for name in ("type", "subject", "version")) if event else "none",
@@ -58,6 +67,7 @@ def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
         "delivery": delivery.get("id", "none"),
         "state": delivery.get("state"),
         "held by": delivery.get("heldBy"),
+        "waits for": f"{before['id']}, which is {before['state']}" if before else None,
         "reason": delivery.get("reason"),
         "next attempt": delivery.get("nextAttemptAt"),
         "attempts": delivery.get("attemptCount"),

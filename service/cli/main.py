@@ -23,6 +23,7 @@ COMMANDS = (
     "sign",
     "runs",
     "run",
+    "events",
     "deliveries",
     "explain",
     "dead-letters",

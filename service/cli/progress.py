@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from service.cli.api import Api
 from service.cli.following import Look, Show, Thing, followed
 from service.cli.output import console, plain
-from service.cli.standstill import Standstill
+from service.cli.standstill import Held, Standstill
 from service.cli.sweeping import swept
 from service.domain.errors import TocsinError
 
@@ -20,14 +20,14 @@ Run = Thing
 
 
 async def follow(api: Api, run_id: str) -> Run:
-    """Poll the run and show how far it is, until it is settled; give back the settled run. A pause of dispatch is told.
+    """Poll the run and show how far it is, until it is settled; give back the settled run. What holds it is told.
 
     Raises:
         TocsinError: the run failed (the message holds its error) or there is no such run.
         Unavailable: the API stayed away for half a minute.
 
     """
-    still = Standstill(api)
+    still, held = Standstill(api), Held(api, run_id)
 
     async def over(run: Run) -> bool:
         if run["settled"]:
@@ -35,6 +35,7 @@ async def follow(api: Api, run_id: str) -> Run:
         if run["state"] == "failed":
             raise TocsinError(_failure(run))
         await still.look()
+        await held.look(run)
         return False
 
     return await followed(api, f"/v1/runs/{quote(run_id, safe='')}", Look(_bar, describe, _state), over)

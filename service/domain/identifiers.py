@@ -90,6 +90,13 @@ def delivery_key(event_id: UUID, slug: str) -> str:
     return f"{event_id}:{slug}"
 
 
+def parse_delivery_key(text: str) -> tuple[UUID, str] | None:
+    """The event and the subscriber behind a delivery key; None for what cannot be one."""
+    event, _, slug = text.partition(":")
+    event_id = parse_uuid(event)
+    return (event_id, slug) if event_id is not None and is_subscriber_slug(slug) else None
+
+
 def parse_uuid(text: str) -> UUID | None:
     """The UUID in its one canonical form (8-4-4-4-12 hex digits); None for anything else."""
     return UUID(text) if _UUID.fullmatch(text) else None

@@ -6,6 +6,11 @@ def longest_attempt(lease_seconds: float) -> float:
     return lease_seconds - min(10.0, lease_seconds / 4)
 
 
+def shortest_lease(timeout_seconds: float) -> float:
+    """The shortest lease, in seconds, that such an attempt fits: `longest_attempt` read the other way round."""
+    return min(timeout_seconds / 0.75, timeout_seconds + 10.0)
+
+
 def latest_end(lease_seconds: float) -> float:
     """How long after its claim, in seconds, an attempt must have ended at the latest, so that it can still be settled.
 

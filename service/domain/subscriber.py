@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service.domain.errors import Problem
+from service.domain.leases import shortest_lease
 from service.domain.model import Mode, OnDeadLetter, Ordering
 
 DAY_SECONDS = 86_400
 MAX_EVENT_TYPES = 100
 DEFAULT_GRACE_SECONDS = DAY_SECONDS
+DEFAULT_TIMEOUT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Wanted:
     on_dead_letter: OnDeadLetter = OnDeadLetter.SKIP
     max_concurrency: int = 16
     rate_per_second: float | None = None
-    timeout_seconds: float = 15.0
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     max_attempts: int = 8
     backoff_base_seconds: float = 1.0
     backoff_cap_seconds: float = 900.0
@@ -38,14 +40,17 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least and the most that a number may be."""
+    """The least and the most that a number may be, and `why` where that can be changed."""
 
     least: float
     most: float
+    why: str = ""
 
     def fault(self, value: float) -> str | None:
         """What is wrong with the value, without the value; NaN is outside every bound."""
-        return None if self.least <= value <= self.most else f"must be between {self.least:.10g} and {self.most:.10g}"
+        if self.least <= value <= self.most:
+            return None
+        return f"must be between {self.least:.10g} and {self.most:.10g}{self.why}"
 
 
 MAX_CONCURRENCY = Bound(1, 1000)
@@ -58,8 +63,14 @@ GRACE_SECONDS = Bound(0, 7 * DAY_SECONDS)
 
 
 def timeout_bound(longest_attempt_seconds: float) -> Bound:
-    """An attempt must end before its lease does, with time left to write its outcome down."""
-    return Bound(0.5, longest_attempt_seconds)
+    """An attempt must end before its lease does, with time left to write its outcome down.
+
+    Where not even the default fits, the fault says so: it may never have been sent.
+    """
+    lease = f"TOCSIN_LEASE_SECONDS={shortest_lease(longest_attempt_seconds):.10g}"
+    default = f"the default of {DEFAULT_TIMEOUT_SECONDS:g} does not fit under {lease}"
+    unfit = f": {default}: give timeoutSeconds, or raise the lease"
+    return Bound(0.5, longest_attempt_seconds, unfit if longest_attempt_seconds < DEFAULT_TIMEOUT_SECONDS else "")
 
 
 def backoff_cap_bound(base_seconds: float) -> Bound:

@@ -15,7 +15,7 @@ from service.domain.errors import Contended, DiscoveryFailed, Unavailable
 from service.domain.eventbody import compose, found_fault
 from service.domain.excerpts import excerpt
 from service.domain.job import JobConfig
-from service.domain.model import EventId, Found, LeasedRun, RunState
+from service.domain.model import EventId, Found, LeasedRun, NewEvent, RunState
 from service.flow import operational
 from service.flow.counters import Counters
 from service.flow.doorbell import Doorbell
@@ -201,12 +201,9 @@ async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
             raise DiscoveryFailed(fault)
     fresh = [compose(item, _new_id(), tx.now) for item in found if item.event_id is None]
     stored = await events.add(tx, fresh, run_id=run.id) if fresh else []
-    if not all(item.same_data for item in stored):
-        message = (
-            "a row has the tenant_id, type, subject and version of an event that was stored with other data: "
-            "raise version with every change"
-        )
-        raise DiscoveryFailed(message)
+    for event, known in zip(fresh, stored, strict=True):
+        if not known.same_data:
+            raise DiscoveryFailed(_taken(event, known.id, here=any(known.id == other.id for other in fresh)))
     new = len(found) - len(fresh) + sum(item.added for item in stored)
     if not new:
         message = (
@@ -215,6 +212,17 @@ async def _store(tx: Tx, run: LeasedRun, found: list[Found]) -> int:
         )
         raise DiscoveryFailed(message)
     return new
+
+
+def _taken(event: NewEvent, by: EventId, *, here: bool) -> str:
+    """Why a row cannot be an event; `here`: for another row of its page. What is named was checked to be safe."""
+    row = f"tenant_id {event.tenant_id}, type {event.type}, subject {event.subject} and version {event.version}"
+    if here:
+        return f"two rows with {row} have different data: raise version with every change"
+    return (
+        f"the row with {row} is the event {by}, which was stored with other data: raise version with every change. "
+        f"Where that event was published by hand, raise this row's version above {event.version}, then retry the run"
+    )
 
 
 def _spelled(progress: Mapping[str, Any]) -> str:

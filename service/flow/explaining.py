@@ -7,11 +7,11 @@ from types import MappingProxyType
 from uuid import UUID
 
 from service.domain.identifiers import topics
-from service.domain.mends import ENDED, HELD, PURGED
-from service.domain.model import DeliveryState, RunState
+from service.domain.mends import BLOCKED_BY, ENDED, HELD, PURGED, WAITS_BEHIND, anew
+from service.domain.model import DeliveryState, HeldBy, RunState
 from service.domain.timestamps import format_rfc3339
 from service.flow.control_subscribers import TEST_TYPE
-from service.store import subscribers, views, views_delivery, views_events
+from service.store import chains, subscribers, views, views_delivery, views_events
 from service.store.database import Database, Tx
 from service.store.subscribers import SubscriberRecord
 from service.store.views_delivery import DeliveryView
@@ -45,6 +45,8 @@ class Known:
     event: EventView | None
     subscriber: SubscriberRecord | None
     delivery: DeliveryView | None = None
+    predecessor: DeliveryView | None = None
+    """In an ordered lane, the delivery that the delivery waits for."""
 
     @property
     def matching(self) -> Sequence[str]:
@@ -74,45 +76,62 @@ async def explain(db: Database, event_id: UUID, slug: str) -> Explanation:
         if subscriber is None:
             return Explanation(Known(event, subscriber), Cause.NO_SUBSCRIBER, _NO_SUBSCRIBER)
         # The last to be read: what was not fanned out a moment ago may be now.
-        known = Known(event, subscriber, await views_delivery.delivery(tx, event_id, subscriber.row))
-        if known.delivery is not None:
-            return Explanation(known, *_of_delivery(known.delivery, event))
+        delivery = await views_delivery.delivery(tx, event_id, subscriber.row)
+        if delivery is not None:
+            before = await _predecessor(tx, delivery)
+            return Explanation(Known(event, subscriber, delivery, before), *_of_delivery(delivery, event, before))
+        known = Known(event, subscriber)
         cause = _first(event, subscriber, known.matching)
         return Explanation(known, cause, await _verdict(tx, cause, event, subscriber))
 
 
 _NO_EVENT = (
-    "There is no event of this id: it was never stored here, or retention has deleted it. `GET /v1/events` finds "
-    "events by their type and subject."
+    "There is no event of this id: it was never stored here, or retention has deleted it. `tocsin events --subject "
+    "SUBJECT` finds events."
 )
 _NO_SUBSCRIBER = (
     "There is no subscriber of this id and never was: `tocsin subscribers list` shows those that there are."
 )
-_NEXT = "Then publish the subject's next version: an event is fanned out once."
 
 
-def _of_delivery(delivery: DeliveryView, event: EventView) -> tuple[Cause, str]:
-    """What explains a delivery that is there."""
+async def _predecessor(tx: Tx, delivery: DeliveryView) -> DeliveryView | None:
+    """The delivery that this one waits for; None where it waits for none, or that one has just ended."""
+    row = await chains.ahead(tx, delivery.row) if delivery.held_by is HeldBy.PREDECESSOR else None
+    return None if row is None else next(iter(await views_delivery.of_rows(tx, [row])), None)
+
+
+def _of_delivery(delivery: DeliveryView, event: EventView, before: DeliveryView | None) -> tuple[Cause, str]:
+    """What explains a delivery that is there; `before` is the one that it waits for."""
     if delivery.finished_at is not None:
-        cause, said = _ended(delivery)
-        return cause, f"{said} {PURGED}" if event.purged_at else said
+        return _ended(delivery, event)
     if delivery.state is DeliveryState.LEASED:
         return Cause.LEASED, f"The worker {delivery.lease_owner} is sending it now: wait for the answer."
+    if before is not None:
+        words = WAITS_BEHIND if before.finished_at is None else BLOCKED_BY
+        return Cause.HELD, f"It waits. {words.format(id=before.id, state=before.state.value, key=before.key)}"
     if delivery.held_by is not None:
-        return Cause.HELD, f"It waits. {HELD[delivery.held_by].format(slug=delivery.subscriber_id)}"
+        words = HELD[delivery.held_by]
+        return Cause.HELD, f"It waits. {words.format(slug=delivery.subscriber_id, key=delivery.key)}"
     tried = f"It was tried {delivery.attempt_count} times" if delivery.attempt_count else "It was not tried yet"
     at = f", and is due at {format_rfc3339(delivery.next_attempt_at)}" if delivery.next_attempt_at else ""
     mend = "A free worker claims it then; where that has passed, `tocsin backlog` says what keeps them busy."
     return Cause.WAITING, f"{tried}{at}. {mend}"
 
 
-def _ended(delivery: DeliveryView) -> tuple[Cause, str]:
+def _ended(delivery: DeliveryView, event: EventView) -> tuple[Cause, str]:
+    again = _anew(event)
     if delivery.reason is None:
         status = delivery.last_outcome.status if delivery.last_outcome else None
         said = f"The receiver answered {status or '2xx'}: it has it. Look there for the webhook-id {delivery.key}."
-        return Cause.DELIVERED, said
-    mend = ENDED.get(delivery.reason, "`tocsin deliveries show {id}` has what happened.").format(id=delivery.id)
-    return Cause.ENDED, f"It ended as {delivery.state.value} ({delivery.reason}). {mend}"
+        return Cause.DELIVERED, f"{said} {PURGED.format(anew=again)}" if event.purged_at else said
+    mend = PURGED if event.purged_at else ENDED.get(delivery.reason, "`tocsin deliveries show {id}` has what happened.")
+    told = mend.format(id=delivery.id, slug=delivery.subscriber_id, anew=again)
+    return Cause.ENDED, f"It ended as {delivery.state.value} ({delivery.reason}). {told}"
+
+
+def _anew(event: EventView) -> str:
+    """How its subject is told of again."""
+    return anew(event.type, event.version, found=event.run is not None and event.published_by is None)
 
 
 def _first(event: EventView, subscriber: SubscriberRecord, matching: Sequence[str]) -> Cause:
@@ -133,36 +152,43 @@ def _first(event: EventView, subscriber: SubscriberRecord, matching: Sequence[st
 _WITHOUT: Mapping[Cause, str] = MappingProxyType(
     {
         Cause.OTHER_TENANT: (
-            "The event is of the tenant {event.tenant_id}, and the subscriber of {wanted.tenant_id}: publish it under "
-            "that one, or register the receiver under the event's as well."
+            "The event is of the tenant {event.tenant_id}, and the subscriber of {wanted.tenant_id}: register the "
+            "receiver under the event's as well, or have such events made under the subscriber's."
         ),
         Cause.OTHERS_TEST: (
             "It is a test that was sent to {event.subject} alone: `tocsin subscribers test {wanted.id}` sends another."
         ),
-        Cause.OTHER_TYPES: "None of its eventTypes asks for {event.type}: add one of {topics}. " + _NEXT,
-        Cause.SUBSCRIBER_DELETED: "The subscriber was deleted before: put it again. " + _NEXT,
+        Cause.OTHER_TYPES: "None of its eventTypes asks for {event.type}: add one of {topics}.",
+        Cause.SUBSCRIBER_DELETED: "The subscriber was deleted before the event was fanned out.",
         Cause.NOT_FANNED_OUT: "It matches, and the event is not fanned out to all of its subscribers yet. {waits_for}",
         Cause.CREATED_LATER: (
-            "The subscriber was created after the event had been fanned out, and there is nothing to mend in it. "
-            + _NEXT
+            "The subscriber was created after the event had been fanned out, and an event is fanned out once."
         ),
         Cause.CHANGED_LATER: (
-            "The subscriber matches now, and was changed after the event had been fanned out: `tocsin audit --object "
-            "subscriber:{wanted.id}` has what it asked for before. " + _NEXT
+            "The subscriber's tenant and eventTypes match now, and it was changed after the event had been fanned out, "
+            "which is done once: `tocsin audit --object subscriber:{wanted.id}` has what it asked for before."
         ),
         Cause.NOT_ON_RECORD: (
             "It matches and was there, and no delivery is on record: retention deletes those that ended long ago. "
-            "Where no such job runs, `tocsin reconcile` looks for what is missing. " + _NEXT
+            "Where no such job runs, `tocsin reconcile` looks for what is missing."
         ),
     }
 )
 """What is said where there is no delivery."""
+_COMPLETE = frozenset({Cause.OTHERS_TEST, Cause.NOT_FANNED_OUT})
+"""Of these, all that there is to do."""
+_IN_TIME = "It is not fanned out yet: mend that before it is, and nothing else is needed. {waits_for}"
+_PUT_AGAIN = "It is deleted: put it again with `tocsin subscribers put {wanted.id} FILE`."
 
 
 async def _verdict(tx: Tx, cause: Cause, event: EventView, subscriber: SubscriberRecord) -> str:
-    waits_for = await _waits_for(tx, event) if cause is Cause.NOT_FANNED_OUT else ""
+    parts = [_WITHOUT[cause]]
+    if cause not in _COMPLETE:
+        parts += [_PUT_AGAIN] * (subscriber.deleted_at is not None)
+        parts.append(_anew(event) if event.fanned_out_at else _IN_TIME)
+    waits_for = "" if event.fanned_out_at else await _waits_for(tx, event)
     asked = ", ".join(topics(event.type))
-    return _WITHOUT[cause].format(event=event, wanted=subscriber.wanted, topics=asked, waits_for=waits_for)
+    return " ".join(parts).format(event=event, wanted=subscriber.wanted, topics=asked, waits_for=waits_for)
 
 
 async def _waits_for(tx: Tx, event: EventView) -> str:

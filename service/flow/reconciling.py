@@ -55,11 +55,11 @@ TOLD: Mapping[Kind, tuple[str, str]] = {
     ),
     Kind.PAYLOAD_MISSING: (
         "unfinished deliveries whose payload is gone",
-        "Cancel them with `tocsin cancel ID`: what is to be sent is not there any more.",
+        'Cancel them with `tocsin cancel ID --reason "…"`: what is to be sent is not there any more.',
     ),
     Kind.RUNNING_REPLAY_STUCK: (
         "bulk replays that should have gone on five minutes ago",
-        "Start a worker, or cancel the replay with `tocsin replays cancel ID`.",
+        'Start a worker, or cancel the replay with `tocsin replays cancel ID --reason "…"`.',
     ),
 }
 """What each kind means, and its mend."""

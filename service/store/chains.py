@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from sqlalchemy import bindparam, text
 
-from service.domain.model import SubscriberRow
+from service.domain.model import DeliveryRow, SubscriberRow
 from service.store.arrays import Flat
 from service.store.database import Tx
 
@@ -55,3 +55,30 @@ async def links_of(tx: Tx, subscriber: SubscriberRow) -> list[Link]:
     """The chains of a subscriber that are not at their end."""
     rows = await tx.conn.execute(_LINKS, {"subscriber": subscriber})
     return [(SubscriberRow(row.subscriber), row.order_key) for row in rows]
+
+
+_MOST_BLOCKING = 1_000
+
+# Dead letters are found by their own index, which does not have them in order.
+_AHEAD = text(f"""
+    SELECT least(
+        CASE WHEN l.on_dead_letter = 'block' THEN (
+            SELECT min(b.row) FROM (
+                SELECT row FROM tocsin.deliveries
+                 WHERE subscriber = d.subscriber AND order_key = d.order_key AND row < d.row
+                   AND state IN ('exhausted', 'rejected', 'ambiguous') LIMIT {_MOST_BLOCKING}) b) END,
+        (SELECT row FROM tocsin.deliveries
+          WHERE subscriber = d.subscriber AND order_key = d.order_key AND row < d.row AND finished_at IS NULL
+          ORDER BY row LIMIT 1))
+      FROM tocsin.deliveries d JOIN tocsin.lanes l ON l.subscriber = d.subscriber
+     WHERE d.row = :row AND d.order_key IS NOT NULL
+""")
+
+
+async def ahead(tx: Tx, row: DeliveryRow) -> DeliveryRow | None:
+    """What a parked delivery waits for: the first of its chain that has not ended, or that blocks it.
+
+    Of more than a thousand dead letters it is one of them, and need not be the first. None where nothing is before it.
+    """
+    found = (await tx.conn.execute(_AHEAD, {"row": row})).scalar_one_or_none()
+    return None if found is None else DeliveryRow(found)

@@ -14,7 +14,7 @@ from service.store.views_deliveries import MOST, Sought
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
-from service.web.fields import InstantIn, NameText, NoQuery, UuidIn
+from service.web.fields import EndReason, InstantIn, NameText, NoQuery, UuidIn
 from service.web.paging import Listed, ListQuery, whole
 from service.web.replay_schemas import DeliveryInFull
 from service.web.schemas import Delivery, DeliveryList
@@ -29,7 +29,7 @@ class DeliveriesQuery(ListQuery):
     """Which deliveries."""
 
     state: DeliveryState | None = Field(None, description="In this state only.")
-    reason: NameText | None = Field(None, description="Which ended for this reason.", examples=["attempts"])
+    reason: EndReason | None = Field(None, description="Which ended for this reason.", examples=["attempts"])
     subscriber_id: NameText | None = Field(None, description="To this subscriber only.", examples=["billing"])
     run_id: UuidIn | None = Field(None, description="Of this run only: the Run's `id`.")
     event_id: UuidIn | None = Field(None, description="Of this event only.")

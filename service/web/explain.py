@@ -4,9 +4,11 @@ from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from service.domain import errors
+from service.domain.errors import Invalid, Problem
+from service.domain.identifiers import parse_delivery_key, parse_uuid
 from service.domain.model import Mode, SubscriberState
 from service.flow import explaining
 from service.flow.explaining import Cause, Explanation
@@ -14,20 +16,66 @@ from service.store.subscribers import SubscriberRecord
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
-from service.web.fields import Asked, Instant, NameText, Out, UuidIn
+from service.web.fields import Asked, Instant, NameText, Out
 from service.web.schemas import Delivery, Event
 from service.web.state import House
 
 router = APIRouter(tags=["deliveries"])
 
 
+_EVENT = "019ad3c4-7d10-7a52-8c77-5b1c9e0d4f22"
+
+
+def _parsed(text: str) -> tuple[UUID, str | None]:
+    """The event, and the subscriber where the text is a whole webhook-id.
+
+    Raises:
+        ValueError: it is neither.
+
+    """
+    event = parse_uuid(text)
+    found = parse_delivery_key(text) if event is None else (event, None)
+    if found is None:
+        msg = "must be a UUID in its usual form of 36 characters, or a whole webhook-id: that, a colon, the subscriber"
+        raise ValueError(msg)
+    return found
+
+
+def _event_or_key(text: str) -> str:
+    _parsed(text)
+    return text
+
+
+EventOrKey = Annotated[str, AfterValidator(_event_or_key)]
+
+
 class ExplainQuery(Asked):
     """Which event, and which subscriber."""
 
-    event_id: UuidIn = Field(description="The Event's `id`.", examples=["019ad3c4-7d10-7a52-8c77-5b1c9e0d4f22"])
-    subscriber_id: NameText = Field(
-        description="The Subscriber's `id`; deleted ones are known too.", examples=["billing"]
+    event_id: EventOrKey = Field(
+        description="The Event's `id`, or a whole `webhook-id`: that and, behind a colon, the Subscriber's `id`.",
+        examples=[_EVENT, f"{_EVENT}:billing"],
     )
+    subscriber_id: NameText | None = Field(
+        None,
+        description="The Subscriber's `id`; deleted ones are known too. To be left out only where `eventId` has it.",
+        examples=["billing"],
+    )
+
+    def both(self) -> tuple[UUID, str]:
+        """The event and the subscriber.
+
+        Raises:
+            Invalid: no subscriber is named, or two are.
+
+        """
+        event, named = _parsed(self.event_id)
+        slug = named or self.subscriber_id
+        if slug is None:
+            raise Invalid(Problem("/query/subscriberId", "is required where eventId is no whole webhook-id"))
+        if self.subscriber_id not in {None, slug}:
+            raise Invalid(Problem("/query/subscriberId", "is not the subscriber that eventId names behind its colon"))
+        return event, slug
 
 
 class Addressee(Out):
@@ -63,7 +111,7 @@ class Addressee(Out):
 class ExplanationShown(Out):
     """The first thing that explains it, and all that it is judged by; null is what there is not."""
 
-    event_id: UUID = Field(examples=["019ad3c4-7d10-7a52-8c77-5b1c9e0d4f22"])
+    event_id: UUID = Field(examples=[_EVENT])
     subscriber_id: str = Field(examples=["billing"])
     cause: Cause
     verdict: str = Field(
@@ -77,6 +125,7 @@ class ExplanationShown(Out):
     event: Event | None
     subscriber: Addressee | None
     delivery: Delivery | None
+    predecessor: Delivery | None = Field(description="In an ordered lane, what the delivery waits for.")
 
     @classmethod
     def of(cls, event_id: UUID, subscriber_id: str, found: Explanation) -> Self:
@@ -91,6 +140,7 @@ class ExplanationShown(Out):
             event=None if known.event is None else Event.model_validate(known.event),
             subscriber=None if known.subscriber is None else Addressee.of(known.subscriber),
             delivery=None if known.delivery is None else Delivery.model_validate(known.delivery),
+            predecessor=None if known.predecessor is None else Delivery.model_validate(known.predecessor),
         )
 
 
@@ -105,5 +155,6 @@ class ExplanationShown(Out):
 )
 async def get_explanation(_: Reader, house: House, query: Annotated[ExplainQuery, Query()]) -> Response:
     """Why the subscriber got the event, or did not."""
-    found = await explaining.explain(house.db, query.event_id, query.subscriber_id)
-    return ok(ExplanationShown.of(query.event_id, query.subscriber_id, found))
+    event_id, subscriber_id = query.both()
+    found = await explaining.explain(house.db, event_id, subscriber_id)
+    return ok(ExplanationShown.of(event_id, subscriber_id, found))

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from service.domain.identifiers import MAX_RUN_ID_BYTES, MAX_SUBJECT_BYTES, parse_uuid
 from service.domain.jsontext import text_fault
+from service.domain.mends import ENDED
 from service.domain.timestamps import format_rfc3339, parse_rfc3339
 from service.domain.unseen import is_steering, shows_something
 
@@ -65,6 +66,13 @@ def _reason(value: str) -> str:
         msg = "must have characters that can be seen"
         raise ValueError(msg)
     return text_of(4 * MAX_REASON_CHARS)(trimmed)
+
+
+def _end_reason(value: str) -> str:
+    if value not in ENDED:
+        msg = f"must be one of {', '.join(sorted(ENDED))}"
+        raise ValueError(msg)
+    return value
 
 
 def _instant(value: object) -> datetime:
@@ -122,6 +130,9 @@ SubjectText = Annotated[str, AfterValidator(text_of(MAX_SUBJECT_BYTES))]
 NameText = Annotated[str, AfterValidator(text_of(MAX_NAME_BYTES))]
 """A name that is only compared: one that no thing has finds nothing."""
 ReasonText = Annotated[str, AfterValidator(_reason)]
+"""Why a person does something."""
+EndReason = Annotated[str, AfterValidator(_end_reason), WithJsonSchema({"type": "string", "enum": sorted(ENDED)})]
+"""Why a delivery ended: one of a closed list."""
 InstantIn = Annotated[datetime, BeforeValidator(_instant), _INSTANT_SCHEMA]
 UuidIn = Annotated[UUID, BeforeValidator(_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
 Digits = BeforeValidator(_digits)

@@ -21,7 +21,7 @@ from service.web.auth import Reader
 from service.web.commands import Operate
 from service.web.delivery_verdicts import Because
 from service.web.described import CHANGES, KEYED, answers, refusals, takes
-from service.web.fields import In, InstantIn, NameText, NoQuery, UuidIn
+from service.web.fields import EndReason, In, InstantIn, NameText, NoQuery, UuidIn
 from service.web.paging import Listed, ListQuery, uuid
 from service.web.replay_schemas import Replay, ReplayList
 from service.web.state import House
@@ -37,7 +37,7 @@ class ReplayFilter(In):
     state: Annotated[DeliveryState | None, Field(strict=False)] = Field(
         None, description="A terminal state; without it, what is exhausted or rejected. The others have to be meant."
     )
-    reason: NameText | None = Field(None, description="The `reason` of the deliveries.", examples=["attempts"])
+    reason: EndReason | None = Field(None, description="The `reason` of the deliveries.", examples=["attempts"])
     subscriber_id: NameText | None = None
     run_id: UuidIn | None = Field(None, description="The Run's `id`.")
     event_type: NameText | None = Field(None, description="Exactly this type.")

@@ -41,7 +41,7 @@ def told(outcome: Outcome) -> str:
 def again(seed: int, sizes: Sizes) -> str:
     """The command that does the same run."""
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(sizes).items())
-    return f"python -m tests.chaos --seed {seed} {options}"
+    return f"make chaos ARGS='--seed {seed} {options}'"
 
 
 def _numbers(outcome: Outcome) -> list[str]:

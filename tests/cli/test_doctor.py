@@ -56,6 +56,13 @@ async def test_who_is_given_up_long_before_the_deadline_is_named_with_values_tha
     assert "30 and 3600 last about 9 hours" in detail
 
 
+async def test_a_lease_that_the_default_timeout_does_not_fit_is_warned_of(scene: Scene, database_url: str) -> None:
+    await scene.subscriber("brief", "http://203.0.114.7/", timeout_seconds=3.0)
+    leases = (await _doctor(database_url, TOCSIN_LEASE_SECONDS="8"))["leases"]
+    assert leases["status"] == "warn"
+    assert "timeoutSeconds up to 6, or raise the lease to 20" in leases["detail"]
+
+
 async def test_headers_that_no_key_opens_fail_with_the_mend(scene: Scene, database_url: str) -> None:
     await scene.subscriber("sealed", "http://203.0.114.7/", headers={"authorization": "Bearer t"})
     found = await _doctor(database_url, TOCSIN_ENCRYPTION_KEYS=new_key())

@@ -1,7 +1,9 @@
 """`tocsin drill`: green where all is well, red where a row is missing, and never green for what was not run."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +12,7 @@ import pytest_asyncio
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from service.cli.drill_crash import _check_cut
 from service.cli.drill_evidence import Check, NotRun, Overdue, Ruling, both_sides, check, judged
 from service.cli.drill_receiver import Request
 from service.cli.drill_stage import Act, Scene
@@ -27,16 +30,16 @@ WITH_A_JOB = {"duplicate-tick", "tick-storm", "page-boundary"}
 DISRUPTIVE = {"lease-expiry", "database-gone", "crash"}
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module")
 async def outbox(
     server: URL, admin: AsyncEngine, template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Live]:
-    """`tocsin up` with an outbox job for drills."""
+    """`tocsin up` with an outbox job for drills, and with a lease that most timeouts do not fit."""
     config = tmp_path_factory.mktemp("drill") / "tocsin.toml"
     config.write_text(CONFIG)
     name = f"tocsin_drill_{uuid4().hex[:12]}"
     url = server.set(database=name).render_as_string(hide_password=False)
-    async with created(admin, name, template), running(url, config, tmp_path_factory) as it:
+    async with created(admin, name, template), running(url, config, tmp_path_factory, TOCSIN_LEASE_SECONDS="5") as it:
         yield it
 
 
@@ -51,12 +54,57 @@ async def test_a_healthy_installation_keeps_every_promise_and_is_left_clean(outb
     cited = re.compile(r"dlv_[0-9a-v]{32} |run [0-9a-f-]{36} ")
     for name in HARMLESS | WITH_A_JOB:
         assert all(cited.match(row) for each in verdicts[name]["checks"] for row in each["rows"]), name
+    boundary = [row for each in verdicts["page-boundary"]["checks"] for row in each["rows"]]
+    assert [row.partition(": ")[2].partition(" at ")[0] for row in boundary[:3]] == [
+        "2 events, 2 due",
+        "4 events, 3 due",
+        "5 events, 4 due",
+    ]
+    assert all(row.endswith(" + 1 left over from the run before") for row in boundary[1:3])
     assert all("--disruptive" in verdicts[name]["said"] for name in DISRUPTIVE)
     assert {line["sequence"] for line in done.json["timeline"]} >= HARMLESS | WITH_A_JOB
-    assert done.json["notCleared"] == []
+    assert (done.json["notCleared"], done.json["dueUnfound"]) == ([], 0)
     assert (await inside.call("subscribers", "list", "--json", env=outbox.env)).json == []
     left = (await inside.call("deliveries", "--limit", "1000", "--json", env=outbox.env)).json
     assert {each["state"] for each in left} == {"delivered", "cancelled"}
+
+
+async def test_a_drill_that_is_stopped_tells_what_had_ended_and_what_it_leaves_due(
+    outbox: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(_: Scene) -> list[Check]:
+        return [Check("it arrived", held=True, rows=("dlv_0",))]
+
+    async def be_stopped(scene: Scene) -> list[Check]:
+        await scene.subscriber("200")
+        await scene.publish(2, due_at="2026-01-01T00:00:00Z")
+        raise asyncio.CancelledError
+
+    acts = (Act("lost-ack", "it arrives", end), Act("throttled", "it waits", be_stopped))
+    monkeypatch.setattr("service.cli.drill_play.HARMLESS", acts)
+    done = await inside.call("drill", "--json", env=outbox.env)
+    assert (done.code, done.err.count("stopped before it was done")) == (1, 1)
+    verdicts = {each["sequence"]: each["verdict"] for each in done.json["verdicts"]}
+    assert verdicts == {"lost-ack": "kept", **dict.fromkeys({"throttled"} | WITH_A_JOB | DISRUPTIVE, "not run")}
+    assert (done.json["notCleared"], done.json["dueUnfound"]) == ([], 2)
+    assert (await inside.call("subscribers", "list", "--json", env=outbox.env)).json == []
+
+
+async def test_a_wrong_secret_is_found_before_anything_is_made_due(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.cli.drill_play.HARMLESS", ())
+    wrong = {**live.env, "WRONG": "another secret than the job's, long enough"}
+    done = await inside.call("drill", "--job", "shipments.expire", "--secret", "env:WRONG", "--json", env=wrong)
+    assert (done.code, done.json["counts"]["broken"], done.json["published"]) == (0, 0, 1)
+    said = {each["sequence"]: each["said"] for each in done.json["verdicts"]}
+    assert all("--secret" in said[name] for name in WITH_A_JOB)
+
+
+def test_a_run_that_is_completed_before_a_lease_could_end_does_not_count_as_interrupted() -> None:
+    killed_at = datetime(2026, 1, 1, tzinfo=UTC)
+    run = {"id": "r", "runId": "r", "state": "completed", "events": 300, "completedAt": "2026-01-01T00:00:08.1Z"}
+    assert _check_cut(run, killed_at, lease=8) == pytest.approx(8.1)
+    with pytest.raises(NotRun, match="did not hold the run"):
+        _check_cut({**run, "completedAt": "2026-01-01T00:00:01.3Z"}, killed_at, lease=8)
 
 
 async def test_a_drill_where_nothing_can_be_sent_is_refused_with_the_mend(live: Live) -> None:

@@ -29,3 +29,19 @@ async def test_what_nobody_knows_is_told_and_what_is_no_id_is_refused_by_the_arg
     assert (told.code, "There is no event of this id" in told.out) == (0, True)
     refused = await inside.call("explain", "ship-1", "nobody", env=live.env)
     assert (refused.code, "EVENT: must be a UUID" in refused.err) == (1, True)
+
+
+async def test_a_subject_leads_to_an_events_id_and_a_webhook_id_to_the_explanation(live: Live) -> None:
+    async with httpx.AsyncClient(base_url=live.url, headers={"authorization": f"Bearer {API_KEY}"}) as client:
+        event = {"type": "parcel.found", "subject": "p 2", "version": 7, "data": {}, "dueAt": "2100-01-01T00:00:00Z"}
+        published = (await client.post("/v1/events", json=event)).json()["id"]
+    listed = await inside.call("events", "--subject", "p 2", "--type", "parcel.found", env=live.env)
+    raw = await inside.call("events", "--subject", "p 2", "--json", env=live.env)
+    assert [each["id"] for each in raw.json] == [published]
+    assert {published, "parcel.found", "7", "bootstrap"} <= set(listed.out.splitlines()[-1].split())
+    assert "no, due at 2100-01-01T00:00:00" in listed.out
+    told = await inside.call("explain", f"{published}:nobody", env=live.env)
+    assert (told.code, "There is no subscriber of this id" in told.out) == (0, True)
+    for arguments, fault in (((f"{published}:a", "b"), "is not the subscriber"), ((published,), "is required")):
+        refused = await inside.call("explain", *arguments, env=live.env)
+        assert (refused.code, f"SUBSCRIBER: {fault}" in refused.err) == (1, True), refused.err

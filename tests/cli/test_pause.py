@@ -5,9 +5,10 @@ import json
 import pytest
 
 from service.cli.api import Api
-from service.cli.standstill import Standstill
+from service.cli.standstill import Held, Standstill
 from tests.cli import inside
-from tests.cli.conftest import API_KEY, Live
+from tests.cli.conftest import API_KEY, Live, apply_schema
+from tests.polling import eventually
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,27 @@ async def test_a_pause_of_all_dispatch_is_told_to_whoever_asks_and_once_to_whoev
     [found] = [each for each in checked.json if each["check"] == "dispatch"]
     assert (found["status"], "by bootstrap: moving." in found["detail"]) == ("warn", True)
     assert capsys.readouterr().err.count("all dispatch is paused since") == 1
+
+
+async def test_who_follows_a_run_that_stands_still_is_told_once_what_holds_it(
+    live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await apply_schema(live.database_url)
+    body = json.dumps({"url": "http://127.0.0.1:9/hook", "eventTypes": ["shipment.*"]}).encode()
+    assert (await inside.call("subscribers", "put", "still", "-", env=live.env, stdin=body)).code == 0
+    assert (await inside.call("pause", "subscriber", "still", "--reason", "moving", env=live.env)).code == 0
+    rung = await inside.call("tick", "shipments.expire", "--run-id", "still", "--json", env=live.env)
+    async with Api(live.url, API_KEY) as api:
+        run = rung.json["run"]["id"]
+        held = Held(api, run)
+
+        async def completed() -> bool:
+            return bool((await api.call("GET", f"/v1/runs/{run}"))["state"] == "completed")
+
+        await eventually(completed, seconds=20)
+        capsys.readouterr()
+        for _ in range(3):
+            await held.look(await api.call("GET", f"/v1/runs/{run}"))
+            held._again_at = 0.0
+    assert (await inside.call("subscribers", "delete", "still", "--yes", env=live.env)).code == 0
+    assert capsys.readouterr().err.count("`tocsin resume subscriber still` lets it go on") == 1

@@ -99,8 +99,27 @@ async def test_a_change_that_does_not_raise_its_version_fails_rather_than_being_
     view = await scene.run(run)
     assert view.state is RunState.FAILED
     assert "raise version with every change" in (view.error or "")
+    [known] = await scene.execute("SELECT id FROM tocsin.events WHERE subject = 'ship-2'")
+    named = "tenant_id default, type shipment.expired, subject ship-2 and version 2 is the event"
+    assert f"{named} {known.id}" in (view.error or "")
     [row] = await scene.execute("SELECT status FROM shipments WHERE id = 'ship-2'")
     assert row.status == "active"
+
+
+async def test_a_version_that_was_published_by_hand_fails_the_run_until_the_row_is_raised_above_it(
+    database: Database,
+) -> None:
+    scene, job = Scene(database), shipments_job()
+    await scene.shipments(1)
+    taken = await scene.event("ship-1", version=2)
+    run = await scene.tick(job)
+    await scene.discovery(job).once()
+    error = (await scene.run(run)).error or ""
+    assert (f"is the event {taken}" in error, "raise this row's version above 2" in error) == (True, True)
+    await scene.execute("UPDATE shipments SET version = 3")
+    await control.retry_run(database, scene.doorbell, run, actor="test", reason="raised")
+    await scene.discovery(job).once()
+    assert (await scene.run(run)).state is RunState.COMPLETED
 
 
 async def test_a_failed_run_goes_on_from_where_it_stopped_when_retried(database: Database) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.domain.errors import Invalid
+from service.domain.leases import longest_attempt
 from service.domain.signing import new_secret
 from service.domain.subscriber import Wanted
 from service.flow.egress import Egress
@@ -59,6 +60,19 @@ async def test_every_number_beyond_its_bounds_is_refused_by_its_pointer(field: s
     faults = await _faults(wanted(**({field: value} | more)))
     assert list(faults) == [BOUNDS[field][0]]
     assert faults[BOUNDS[field][0]].startswith("must be between ")
+
+
+async def test_a_lease_that_the_default_timeout_does_not_fit_is_named_with_the_mend() -> None:
+    vetting = Vetting(Egress((), (), _resolve), longest_attempt(8))
+    with pytest.raises(Invalid) as refusal:
+        await vetting.check(wanted(), None)
+    [problem] = refusal.value.problems
+    assert problem.pointer == "/timeoutSeconds"
+    assert problem.detail == (
+        "must be between 0.5 and 6: the default of 15 does not fit under TOCSIN_LEASE_SECONDS=8: give timeoutSeconds, "
+        "or raise the lease"
+    )
+    await vetting.check(wanted(timeout_seconds=6.0), None)
 
 
 async def test_the_cap_of_the_backoff_lies_at_or_above_its_base() -> None:

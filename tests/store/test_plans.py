@@ -191,6 +191,8 @@ _FILTERED = [
 
 async def _everything_hot(tx: Tx, plans: Plans) -> None:
     """Each statement of the hot path once, on a batch."""
+    blocks = "UPDATE tocsin.lanes SET on_dead_letter = 'block' WHERE subscriber = 1401 RETURNING (%s)"
+    last = await tx.conn.scalar(text(blocks % "SELECT max(row) FROM tocsin.deliveries WHERE subscriber = 1401"))
     await plans.begin(tx, "claim")
     claimed = await deliveries.claim(tx, Appetite(batch=BATCH, share=BATCH), worker="w", lease_seconds=60)
     assert len(claimed) == 99 + 250  # a batch, of which one head has its chain behind it
@@ -201,6 +203,8 @@ async def _everything_hot(tx: Tx, plans: Plans) -> None:
     await deliveries.lapse(tx, worker="w2", lease_seconds=60, lanes=64)
     await plans.begin(tx, "promote")
     await chains.promote(tx, [(SubscriberRow(1401), 0)])
+    await plans.begin(tx, "ahead")
+    assert await chains.ahead(tx, last) is not None
     await plans.begin(tx, "expire")
     await endings.expire(tx, BATCH)
     await plans.begin(tx, "next")
@@ -255,11 +259,9 @@ ROOM = {
     "claim": 5 * BATCH + 2 * 250,
     "settle": 2 * BATCH,
     "lapse": 6 * BATCH,
-    "promote": 10,
-    "expire": 10,
+    **dict.fromkeys(("promote", "ahead", "expire", "settle run", "sweep events", "sweep runs"), 10),
     "next": 0,
     # 700 deliveries of this run, counted in an index.
-    "settle run": 10,
     "run": 2_000,
     "list": 200,
     "list on": 200,
@@ -281,8 +283,6 @@ ROOM = {
     "sweep a subscriber's": 6 * BATCH,
     # Two events with all of their deliveries, twice.
     "sweep payloads": 4 * 1451,
-    "sweep events": 10,
-    "sweep runs": 10,
     # Its cap, what is near its deadline, the heads of all queues, and a look whether the table is small.
     "gauges": backlog.MOST + gauges.SMALL + 10_000,
 }

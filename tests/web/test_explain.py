@@ -1,5 +1,6 @@
 """Why a subscriber got an event, or did not: the first thing that explains it, and the mend."""
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
@@ -7,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from service.domain.mends import ENDED, HELD
-from service.domain.model import HeldBy, Outcome, Scope
+from service.domain.model import HeldBy, OnDeadLetter, Ordering, Outcome, Scope
 from service.domain.retry import MAYBE_RECEIVED
 from service.flow.explaining import Cause
 from tests.web.conftest import Api, pointers
@@ -77,6 +78,34 @@ def in_run(state: str) -> Arrange:
     return arrange
 
 
+def found_by_a_run(arrange: Arrange) -> Arrange:
+    """The same, of an event that nobody has published."""
+
+    async def arranged(api: Api) -> str:
+        found = await arrange(api)
+        await api.scene.execute(
+            "WITH r AS (INSERT INTO tocsin.runs (id, job, run_id, cutoff, source, state) "
+            "VALUES (gen_random_uuid(), 'shipments.expire', 'r1', now(), 'hmac', 'completed') RETURNING id) "
+            "UPDATE tocsin.events SET run_id = r.id FROM r"
+        )
+        return found
+
+    return arranged
+
+
+async def deleted_since(api: Api) -> str:
+    found = await created_later(api)
+    await api.client.delete("/v1/subscribers/billing")
+    return found
+
+
+async def own(api: Api) -> str:
+    found = str(await api.scene.event(type_="tocsin.run.failed"))
+    await api.scene.subscriber("billing", _URL, event_types=("tocsin.*",))
+    return found
+
+
+_PURGED = "UPDATE tocsin.events SET body = NULL, purged_at = now()"
 _ENDED = "UPDATE tocsin.deliveries SET finished_at = now(), state = "
 
 CASES: dict[str, tuple[Arrange, Cause, str]] = {
@@ -93,6 +122,9 @@ CASES: dict[str, tuple[Arrange, Cause, str]] = {
     "a test of another": (others_test, Cause.OTHERS_TEST, "to other alone"),
     "deleted before": (deleted_before, Cause.SUBSCRIBER_DELETED, "put it again"),
     "created later": (created_later, Cause.CREATED_LATER, "next version"),
+    "created later, of a run": (found_by_a_run(created_later), Cause.CREATED_LATER, "as a version above 1"),
+    "created later, deleted since": (deleted_since, Cause.CREATED_LATER, "put it again"),
+    "created later, Tocsin's own": (own, Cause.CREATED_LATER, "Nobody can publish"),
     "not yet": (published, Cause.NOT_FANNED_OUT, "tocsin doctor"),
     "due later": (
         lambda api: published(api, dueAt="2100-01-01T00:00:00Z"),
@@ -151,3 +183,59 @@ def test_whatever_holds_or_ends_a_delivery_has_a_mend() -> None:
     assert {f"{Outcome(each).value}-may-have-been-applied" for each in MAYBE_RECEIVED} <= set(ENDED)
     text = (ROOT / "docs/outcomes.md").read_text(encoding="utf-8")
     assert all(f"| `{reason}` |" in text for reason in ENDED)
+
+
+@pytest.mark.parametrize("arrange", [created_later, changed(_PURGED), changed("DELETE FROM tocsin.deliveries")])
+async def test_what_a_run_found_is_never_to_be_published_by_hand(api: Api, arrange: Arrange) -> None:
+    event_id = await found_by_a_run(arrange)(api)
+    await api.scene.execute(_ENDED + "'rejected', reason = 'payload-purged'")
+    told = (await api.client.get("/v1/explain", params={"eventId": event_id, "subscriberId": "billing"})).json()
+    assert ("publish the subject's next version" in told["verdict"], "Do not publish" in told["verdict"]) == (
+        False,
+        True,
+    )
+
+
+async def test_before_an_event_is_fanned_out_the_mend_alone_is_enough(api: Api) -> None:
+    event_id = await published(api, dueAt="2100-01-01T00:00:00Z")
+    for statement, cause in (
+        ("UPDATE tocsin.subscribers SET event_types = '{order.*}'", "other-types"),
+        ("UPDATE tocsin.subscribers SET deleted_at = now(), event_types = '{*}'", "subscriber-deleted"),
+    ):
+        await api.scene.execute(statement)
+        told = (await api.client.get("/v1/explain", params={"eventId": event_id, "subscriberId": "billing"})).json()
+        assert (told["cause"], "nothing else is needed" in told["verdict"]) == (cause, True), told["verdict"]
+        assert ("next version" in told["verdict"], "2100-01-01" in told["verdict"]) == (False, True)
+
+
+async def test_the_delivery_that_an_ordered_one_waits_for_is_named(api: Api) -> None:
+    await api.scene.subscriber("billing", _URL, ordering=Ordering.SUBJECT, on_dead_letter=OnDeadLetter.BLOCK)
+    events = [await api.scene.event(version=version) for version in (1, 2, 3)]
+    await api.scene.event("another", version=1)
+    first, *_ = await api.scene.views("billing")
+    params = {"eventId": f"{events[2]}:billing"}
+    waits = (await api.client.get("/v1/explain", params=params)).json()
+    await api.scene.execute(_ENDED + "'exhausted', reason = 'attempts' WHERE row = :row", row=first.row)
+    blocked = (await api.client.get("/v1/explain", params=params)).json()
+    assert [each["predecessor"]["id"] for each in (waits, blocked)] == [first.id] * 2
+    assert f"{first.id} before it is pending" in waits["verdict"]
+    assert f"{first.id} before it is exhausted and blocks it" in blocked["verdict"]
+    assert f'`tocsin replay {first.id} --reason "…"`' in blocked["verdict"]
+    await api.scene.execute("UPDATE tocsin.lanes SET on_dead_letter = 'skip'")
+    head = (await api.client.get("/v1/explain", params=params)).json()
+    assert head["predecessor"]["eventId"] == str(events[1])
+
+
+async def test_a_whole_webhook_id_names_the_subscriber_too(api: Api) -> None:
+    event_id = await event(api)
+    key = f"{event_id}:billing"
+    for params in ({"eventId": key}, {"eventId": key, "subscriberId": "billing"}):
+        assert (await api.client.get("/v1/explain", params=params)).json()["cause"] == "waiting"
+    for params in ({"eventId": key, "subscriberId": "other"}, {"eventId": event_id}):
+        assert pointers(await api.client.get("/v1/explain", params=params)) == ["/query/subscriberId"]
+    assert pointers(await api.client.get("/v1/explain", params={"eventId": key + "\x00ECHO"})) == ["/query/eventId"]
+
+
+def test_every_reason_of_the_page_is_known_and_no_other() -> None:
+    page = (ROOT / "docs/outcomes.md").read_text(encoding="utf-8").split("## Why it ended")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z_-]+)` \|", page, re.MULTILINE)) == set(ENDED)

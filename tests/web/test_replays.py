@@ -173,3 +173,13 @@ async def test_dead_letters_are_told_apart_by_cause(api: Api) -> None:
     assert pointers(await api.client.get("/v1/dead-letters", params={"bySubscriber": "ECHO"})) == [
         "/query/bySubscriber"
     ]
+
+
+async def test_a_reason_that_no_delivery_ends_for_is_refused_with_the_list(api: Api) -> None:
+    bulk = {"filter": {"reason": "bogus"}, "reason": "r"}
+    for answer, where in (
+        (await api.client.post("/v1/replays", json=bulk), "/filter/reason"),
+        (await api.client.get("/v1/deliveries", params={"reason": "bogus\x00"}), "/query/reason"),
+    ):
+        [fault] = problem(answer, 422, "invalid")["errors"]
+        assert (fault["pointer"], "attempts, blocked-by-policy" in fault["detail"]) == (where, True)

@@ -13,7 +13,7 @@ from service.web.console.rendering import page
 from service.web.console.route import ConsoleRoute
 from service.web.console.session import Signed
 from service.web.console.story import REASONS
-from service.web.fields import NameText
+from service.web.fields import EndReason, NameText
 from service.web.paging import Listed, ListQuery, whole
 from service.web.state import House
 
@@ -27,7 +27,7 @@ class Query(ListQuery):
     """Which dead letters, and how finely they are counted."""
 
     state: DeliveryState | None = None
-    reason: NameText | None = None
+    reason: EndReason | None = None
     subscriber_id: NameText | None = None
     event_type: NameText | None = None
     by_subscriber: bool = False

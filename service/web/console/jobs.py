@@ -78,7 +78,7 @@ async def start_run(request: Request, session: Signed, house: House, job: str) -
         except CutoffOutOfRange as error:
             raise Invalid(*(Problem("/cutoff", each.detail) for each in error.problems)) from None
         told = "This run had been claimed before; here it is." if accepted.duplicate else "The run is claimed."
-        return Done(told, f"/console/runs/{accepted.run}")
+        return Done(told, f"/console/runs/{accepted.run.id}")
 
     return await _operate(request, session, start)
 
