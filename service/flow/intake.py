@@ -83,10 +83,10 @@ class Intake:
 
     async def _look(self, job: str, run_id: str) -> Accepted | None:
         """The run of this name as it stands; None where it was not claimed yet."""
-        async with self._db.ask() as tx:
+        async with self._db.begin() as tx:
             known = await runs.recall(tx, job, run_id)
-            view = known and await views.run(replace(tx, began=known.at), known.id)
-        return Accepted(view, duplicate=True, at=known.at) if known and view else None
+            view = None if known is None else await views.run(tx, known)
+        return None if view is None else Accepted(view, duplicate=True, at=tx.now)
 
     async def _tell(self, job: str, at: datetime) -> None:
         """Remember the tick, unless one of a moment ago is."""

@@ -54,20 +54,13 @@ async def find(tx: Tx, job: str, run_id: str) -> Known:
     return Known(RunId(row.id), row.cutoff, row.claimed_at)
 
 
-class Recalled(NamedTuple):
-    """A run that was claimed before, and the database's clock when it was found."""
-
-    id: RunId
-    at: datetime
+_RECALL = text("SELECT id FROM tocsin.runs WHERE job = :job AND run_id = :run_id")
 
 
-_RECALL = text("SELECT id, now() FROM tocsin.runs WHERE job = :job AND run_id = :run_id")
-
-
-async def recall(tx: Tx, job: str, run_id: str) -> Recalled | None:
+async def recall(tx: Tx, job: str, run_id: str) -> RunId | None:
     """The run of this name; None where nobody has claimed it."""
-    row = (await tx.conn.execute(_RECALL, {"job": job, "run_id": run_id})).one_or_none()
-    return None if row is None else Recalled(RunId(row[0]), row[1])
+    found = (await tx.conn.execute(_RECALL, {"job": job, "run_id": run_id})).scalar_one_or_none()
+    return None if found is None else RunId(found)
 
 
 _LEASE = text("""

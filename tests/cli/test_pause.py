@@ -64,6 +64,8 @@ async def test_a_pause_of_all_dispatch_is_told_to_whoever_asks_and_once_to_whoev
 async def test_who_follows_a_run_that_stands_still_is_told_once_what_holds_it(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    async with Api(live.url, API_KEY) as api:
+        await eventually(lambda: _none_open(api), seconds=20)  # a run of before would find what this one is to find
     await apply_schema(live.database_url)
     body = json.dumps({"url": "http://127.0.0.1:9/hook", "eventTypes": ["shipment.*"]}).encode()
     assert (await inside.call("subscribers", "put", "still", "-", env=live.env, stdin=body)).code == 0
@@ -83,3 +85,8 @@ async def test_who_follows_a_run_that_stands_still_is_told_once_what_holds_it(
             held._again_at = 0.0
     assert (await inside.call("subscribers", "delete", "still", "--yes", env=live.env)).code == 0
     assert capsys.readouterr().err.count("`tocsin resume subscriber still` lets it go on") == 1
+
+
+async def _none_open(api: Api) -> bool:
+    """Whether no run is to be worked on."""
+    return not [run for state in ("claimed", "running") for run in await api.items("/v1/runs", 1, {"state": state})]
