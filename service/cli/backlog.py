@@ -51,12 +51,20 @@ def _summary(found: Mapping[str, Any]) -> dict[str, str]:
         "scheduled": f"{found['scheduled']:,}{more}",
         "held": f"{found['held']:,}{more}",
         "oldest unfinished": _age(found["oldestPendingAgeSeconds"]),
+        "not fanned out": _unfanned(found),
         "arrivals": f"{found['arrivalsPerMinute']:,.1f} a minute",
         "completions": f"{found['completionsPerMinute']:,.1f} a minute",
         "headroom": f"{found['headroomPerMinute']:+,.1f} a minute",
         "attempts": "" if amplification is None else f"{amplification:.2f} for each delivery that ended",
         "drained": _drained(found),
     }
+
+
+def _unfanned(found: Mapping[str, Any]) -> str:
+    """Empty where there is nothing to be told of."""
+    if not found["unfannedEvents"]:
+        return ""
+    return f"{found['unfannedEvents']:,} published events, the oldest for {_age(found['oldestUnfannedAgeSeconds'])}"
 
 
 def _drained(found: Mapping[str, Any]) -> str:

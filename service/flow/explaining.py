@@ -166,7 +166,9 @@ _WITHOUT: Mapping[Cause, str] = MappingProxyType(
         ),
         Cause.CHANGED_LATER: (
             "The subscriber's tenant and eventTypes match now, and it was changed after the event had been fanned out, "
-            "which is done once: `tocsin audit --object subscriber:{wanted.id}` has what it asked for before."
+            "which is done once: `tocsin audit --object subscriber:{wanted.id}` has what it asked for before. Where "
+            "that matched as well, a delivery is gone: retention deletes those that ended long ago, and `tocsin "
+            "reconcile` looks for what is missing."
         ),
         Cause.NOT_ON_RECORD: (
             "It matches and was there, and no delivery is on record: retention deletes those that ended long ago. "
@@ -201,4 +203,7 @@ async def _waits_for(tx: Tx, event: EventView) -> str:
     if run is None and event.due_at is not None:
         at = format_rfc3339(event.due_at)
         return f"It waits for a run of an outbox job whose cutoff is not before {at}: `tocsin tick JOB` rings one."
-    return "A worker does that within seconds: where none does, `tocsin doctor` says whether one runs."
+    return (
+        "A worker does that, one published event after another: `tocsin backlog` says how many are still to come, and "
+        "where that does not change, `tocsin doctor` whether a worker runs."
+    )

@@ -62,6 +62,8 @@ def _ages(found: Gauges) -> Iterator[Metric]:
         f"{backlog.NEAREST:,} nearest to their deadline."
     )
     yield _gauge("tocsin_oldest_pending_age_seconds", pending, stands.oldest_pending_age_seconds or 0.0)
+    unfanned = "How long ago the oldest event was published that is not fanned out to all of its subscribers; else 0."
+    yield _gauge("tocsin_oldest_unfanned_age_seconds", unfanned, stands.oldest_unfanned_age_seconds or 0.0)
     lag = "How long ago the oldest run was claimed that is neither completed nor held; else 0."
     yield _gauge("tocsin_run_lag_seconds", lag, found.run_lag_seconds or 0.0)
 
@@ -76,6 +78,8 @@ def _counts(found: Gauges) -> Iterator[Metric]:
     yield _gauge("tocsin_scheduled", f"Deliveries whose time is ahead. {_CAPPED}", stands.scheduled)
     held = "Deliveries that wait for something else than a worker: a pause, a predecessor, a throttle, a probe."
     yield _gauge("tocsin_held", f"{held} {_CAPPED}", stands.held)
+    unfanned = f"Published events that are still to become deliveries. Counted to {backlog.MOST_UNFANNED:,} at most."
+    yield _gauge("tocsin_unfanned_events", unfanned, stands.unfanned)
     states = {DeliveryState.PENDING: stands.pending, DeliveryState.LEASED: stands.leased, **found.finished}
     deliveries = f"Deliveries by state. {_CAPPED} Delivered ones are the planner's estimate, once they are many."
     yield _labelled("tocsin_deliveries", deliveries, "state", {state.value: n for state, n in states.items()})

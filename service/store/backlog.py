@@ -21,6 +21,8 @@ MOST: Final = 100_000
 MOST_IN_QUEUE: Final = 10_000
 """Nor more than this in one of a lane's three queues, so that one lane does not hide the others."""
 WORST: Final = 20
+MOST_UNFANNED: Final = 10_000
+"""No more published events are counted than this."""
 NEAREST: Final = 1_000
 """So many deliveries whose deadline is nearest are looked at for the oldest, beside the heads of all queues."""
 
@@ -42,7 +44,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Every unfinished delivery, each in one of four counts.
+    """Every unfinished delivery, each in one of four counts; and the published events that are still to become some.
 
     `due` may be sent now, `scheduled` has its time ahead, `held` waits for something else than a worker or a free place
     in its lane (LANE_FULL is due), `leased` is being sent.
@@ -59,6 +61,9 @@ class Backlog:
     remaining: int
     oldest_due_age_seconds: float | None
     oldest_pending_age_seconds: float | None
+    unfanned: int
+    """Published events, at most MOST_UNFANNED, that are not fanned out to all of their subscribers."""
+    oldest_unfanned_age_seconds: float | None
     dispatch_paused: bool
     lanes: Sequence[Lane]
 
@@ -151,6 +156,10 @@ _READ = text(f"""
                extract(epoch FROM now() - min(since) FILTER (WHERE held_by IS NULL))::float8 AS due_age,
                extract(epoch FROM now() - least(min(opened), (SELECT opened FROM nearest)))::float8 AS pending_age
           FROM stand),
+    direct AS (
+        SELECT count(*) AS unfanned, extract(epoch FROM now() - min(created_at))::float8 AS unfanned_age FROM (
+            SELECT created_at FROM tocsin.events
+             WHERE fanned_out_at IS NULL AND run_id IS NULL AND due_at IS NULL ORDER BY id LIMIT {MOST_UNFANNED}) e),
     worst AS (
         SELECT s.id, s.row AS place, stand.state <> 'active' AS is_off, stand.waiting, stand.since,
                coalesce(stand.held_by, CASE WHEN stand.since IS NULL THEN '{HeldBy.PREDECESSOR}'
@@ -159,7 +168,7 @@ _READ = text(f"""
           FROM stand JOIN tocsin.subscribers s ON s.row = stand.subscriber
          WHERE stand.since IS NOT NULL OR (stand.parked > 0 AND stand.later = 0 AND stand.leased = 0)
          ORDER BY stand.state <> 'active', stand.since NULLS LAST, s.row LIMIT {WORST})
-    SELECT total.*, (SELECT paused FROM tocsin.dispatch) AS paused, now() AS at,
+    SELECT total.*, direct.*, (SELECT paused FROM tocsin.dispatch) AS paused, now() AS at,
            (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'tocsin.ix_deliveries_due'::regclass)
                AS estimate,
            worst.id, worst.waiting, extract(epoch FROM now() - worst.since)::float8 AS age, worst.reason,
@@ -167,7 +176,7 @@ _READ = text(f"""
                     '{HeldBy.SUBSCRIBER_PAUSED}', '{HeldBy.SUBSCRIBER_DISABLED}', '{HeldBy.DISPATCH_PAUSED}',
                     '{HeldBy.PREDECESSOR}', '{HeldBy.LANE_FULL}') THEN NULL
                 ELSE greatest(worst.next_at, now()) END AS next_at
-      FROM total LEFT JOIN worst ON true
+      FROM total CROSS JOIN direct LEFT JOIN worst ON true
      ORDER BY worst.is_off, worst.since NULLS LAST, worst.place
 """)
 
@@ -200,6 +209,8 @@ def _backlog(row: Row[Any], lanes: Sequence[Lane]) -> Backlog:
         remaining=row.due + (max(uncounted, 0) if row.due_capped else 0),
         oldest_due_age_seconds=_age(row.due_age),
         oldest_pending_age_seconds=_age(row.pending_age),
+        unfanned=row.unfanned,
+        oldest_unfanned_age_seconds=_age(row.unfanned_age),
         dispatch_paused=row.paused,
         lanes=lanes,
     )

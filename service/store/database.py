@@ -80,6 +80,9 @@ class Database:
                     "plan_cache_mode": "force_generic_plan",
                     "idle_in_transaction_session_timeout": "60000",
                     "lock_timeout": f"{LOCK_SECONDS * 1000:.0f}",
+                    # Whatever the role has: a fan-out that it cut off would be tried again for ever. Who may not take
+                    # long is bounded here, by `bounded` or by a setting of its own transaction.
+                    "statement_timeout": "0",
                 },
             },
         )

@@ -7,7 +7,7 @@ from service.domain import errors
 from service.domain.model import HeldBy
 from service.domain.pace import Stalled
 from service.flow.backlog import Outlook, outlook
-from service.store.backlog import MOST, WORST
+from service.store.backlog import MOST, MOST_UNFANNED, WORST
 from service.web.answers import ok
 from service.web.auth import Reader
 from service.web.described import KEYED, answers, refusals
@@ -59,6 +59,16 @@ class Backlog(Out):
         description="How long the oldest delivery has been unfinished, held or not; null where none is.",
         examples=[61.5],
     )
+    unfanned_events: int = Field(
+        description=(
+            "Published events that are still to become deliveries, one after another: each waits for all that were "
+            f"published before it. Counted to {MOST_UNFANNED:,} at most; events of runs are not among these."
+        ),
+        examples=[0],
+    )
+    oldest_unfanned_age_seconds: float | None = Field(
+        description="How long ago the oldest of these was published; null where there is none.", examples=[0.05]
+    )
     arrivals_per_minute: float = Field(
         description="Deliveries made or replayed, over the last 5 whole minutes, or as many as there are.",
         examples=[300.0],
@@ -107,6 +117,8 @@ def _shown(found: Outlook) -> Backlog:
         capped=stands.capped,
         oldest_due_age_seconds=stands.oldest_due_age_seconds,
         oldest_pending_age_seconds=stands.oldest_pending_age_seconds,
+        unfanned_events=stands.unfanned,
+        oldest_unfanned_age_seconds=stands.oldest_unfanned_age_seconds,
         arrivals_per_minute=pace.arrivals_per_minute,
         completions_per_minute=pace.completions_per_minute,
         retry_amplification=pace.retry_amplification,

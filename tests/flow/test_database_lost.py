@@ -74,3 +74,11 @@ async def _settled(scene: Scene) -> bool:
         return (await scene.states()).get("delivered") == 60
     except Unavailable:
         return False  # a connection of the pool that the outage cut, and that nobody has used since
+
+
+async def test_no_time_limit_that_the_database_sets_for_others_cuts_off_a_statement(
+    database: Database, database_url: str, admin: AsyncEngine
+) -> None:
+    async with admin.connect() as conn:
+        await conn.execute(text(f"ALTER DATABASE {make_url(database_url).database} SET statement_timeout = '1ms'"))
+    assert await Scene(database).execute("SELECT pg_sleep(0.05)")

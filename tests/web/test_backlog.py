@@ -37,6 +37,8 @@ async def test_an_empty_house_has_nothing_to_wait_for(api: Api) -> None:
         "capped": False,
         "oldestDueAgeSeconds": None,
         "oldestPendingAgeSeconds": None,
+        "unfannedEvents": 0,
+        "oldestUnfannedAgeSeconds": None,
         "arrivalsPerMinute": 0,
         "completionsPerMinute": 0,
         "retryAmplification": None,
@@ -137,3 +139,13 @@ async def test_the_console_shows_the_pace_and_the_last_hour(api: Api) -> None:
     assert pace is not None
     assert (pace.due, len(pace.hour), [lane.subscriber_id for lane in pace.lanes]) == (1, 60, ["acme"])
     assert {(part.label, part.value) for part in pace.sums} == {("delivered", 7), ("rejected", 2)}
+
+
+async def test_published_events_that_are_no_deliveries_yet_are_told_with_the_age_of_the_oldest(api: Api) -> None:
+    await api.scene.subscriber("acme", NOBODY)
+    for number in range(2):
+        await api.scene.event(f"ship-{number}")
+    await api.scene.execute("UPDATE tocsin.events SET fanned_out_at = NULL, created_at = now() - interval '1 hour'")
+    found = await _backlog(api)
+    assert found["unfannedEvents"] == 2
+    assert 3600 <= found["oldestUnfannedAgeSeconds"] < 3660
