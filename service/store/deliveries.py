@@ -15,14 +15,28 @@ from service.domain.model import Claimed, DeliveryRow, Lapsed, SubscriberRow
 from service.store.arrays import Flat, Spelled
 from service.store.database import Tx
 
+_TURN = 16
+"""Deliveries of a whole turn; of a lane that may give out more at once it takes all of these."""
+_CREDIT_SECONDS = 10
+"""However long a lane had nothing, it is no further ahead than this: so long others may once have to wait for it."""
+
 # One statement, so that lanes are locked for as short as can be. `turn` locks the lanes and reads them as they are
 # then; everything else is seen as it was when the statement began. A wake-up may have been committed between the two:
 # it has left its mark on the lane (`stale`), which then stays due. `leased` makes the room exact across workers, and
 # the walk over one lane's due rows passes over at most its leased ones.
 #
 # `heads` may be sent at once, `reach` is how many rows may be leased for them: a strict lane gives out one head and the
-# chain behind it. Retries (queue 1) get at most three quarters of a lane, so that first attempts (queue 0) always find
-# room; bulk replays (queue 2) share the retries' part, and get only what the other two leave of it.
+# chain behind it. Retries (queue 1) get at most three quarters of a lane, and of a batch, so that first attempts (queue
+# 0) always find room; bulk replays (queue 2) share the retries' part, and get only what the other two leave of it.
+#
+# The lane that stands furthest back in time (`claimed_at`) goes first, and pays with its place for what it takes: a
+# whole turn moves it to now, which is behind all others, a part of a turn by that part of the way. So a lane that is
+# due for less than its fair part is in front each time, however many lanes with a backlog take turns; one that is due
+# for more waits as these do, until it takes whole turns. Why it took no more does not matter, whether nothing else was
+# due, its room or its tokens were used up or the batch was full: what it took is paid for, so that nobody is served
+# beyond his part, and who took nothing keeps his place. Two exceptions keep lanes that were long away and cannot give
+# much now from standing before the others: on its ramp a lane has had its turn when it gave what it may, and so has
+# one from which its origin's share refused something (found, and not kept).
 _CLAIM = text(f"""
     WITH turn AS MATERIALIZED (
         SELECT *, xmin AS version FROM tocsin.lanes
@@ -42,6 +56,7 @@ _CLAIM = text(f"""
                CASE WHEN l.ordering = 'strict' AND l.failures < {FAILURES_TO_OPEN} AND s.idempotent
                     THEN :chain END AS chain,
                greatest(:share - coalesce(o.flights, 0), 0) AS share,
+               CASE WHEN l.ramp IS NULL THEN {_TURN} ELSE 1 END AS turn, l.claimed_at,
                l.origin, greatest(:share - coalesce(g.flights, 0), 0) AS origin_share
           FROM turn l
           JOIN tocsin.lanes seen USING (subscriber)
@@ -62,7 +77,7 @@ _CLAIM = text(f"""
              WHERE d.subscriber = q.subscriber AND d.finished_at IS NULL AND d.queue = 1 AND d.next_attempt_at <= now()
                AND d.lease_owner IS NULL
              ORDER BY d.next_attempt_at, d.row LIMIT q.late_heads FOR UPDATE SKIP LOCKED) p
-         LIMIT :batch),
+         LIMIT :batch - :batch / 4),
     fresh AS MATERIALIZED (
         SELECT p.row, p.subscriber, p.order_key FROM (
             SELECT quota.*, (SELECT count(*) FROM late WHERE late.subscriber = quota.subscriber) AS taken FROM quota) q
@@ -84,12 +99,12 @@ _CLAIM = text(f"""
              LIMIT greatest(least(q.heads - q.taken, q.late_heads) - q.late_taken, 0) FOR UPDATE SKIP LOCKED) p
          LIMIT greatest(:batch - (SELECT count(*) FROM late) - (SELECT count(*) FROM fresh), 0)),
     found AS MATERIALIZED (SELECT * FROM late UNION ALL SELECT * FROM fresh UNION ALL SELECT * FROM bulk),
-    head AS MATERIALIZED (
-        SELECT row, subscriber, order_key FROM (
-            SELECT p.*, room.origin_share, row_number() OVER (PARTITION BY room.origin) AS nth
-              FROM found p JOIN room USING (subscriber)) ranked
-         WHERE nth <= origin_share),
-    counted AS MATERIALIZED (SELECT subscriber, count(*) AS n FROM head GROUP BY subscriber),
+    ranked AS MATERIALIZED (
+        SELECT p.*, row_number() OVER (PARTITION BY origin ORDER BY claimed_at) <= origin_share AS kept
+          FROM found p JOIN room USING (subscriber)),
+    head AS MATERIALIZED (SELECT row, subscriber, order_key FROM ranked WHERE kept),
+    counted AS MATERIALIZED (
+        SELECT subscriber, count(*) AS found, count(*) FILTER (WHERE kept) AS n FROM ranked GROUP BY subscriber),
     follower AS MATERIALIZED (
         SELECT p.row, p.subscriber FROM head h JOIN room USING (subscriber) JOIN counted c USING (subscriber)
          CROSS JOIN LATERAL (
@@ -111,13 +126,19 @@ _CLAIM = text(f"""
                   extract(epoch FROM d.next_attempt_at)::float8 AS due_at, d.order_key, d.queue),
     tally AS MATERIALIZED (
         SELECT room.*, coalesce(c.n, 0) AS n, coalesce(l.n, 0) AS leased_n, coalesce(l.late, 0) AS late_n,
-               (SELECT count(*) FROM found) AS total, (SELECT count(*) FROM head) AS kept
+               coalesce(c.found > c.n, false) AS refused,
+               (SELECT count(*) FROM found) >= :batch OR (SELECT count(*) FROM late) >= :batch - :batch / 4 AS cut
           FROM room LEFT JOIN counted c USING (subscriber)
           LEFT JOIN (SELECT subscriber, count(*) AS n, count(*) FILTER (WHERE queue > 0) AS late
                        FROM leased GROUP BY subscriber) l USING (subscriber)),
     turned AS (
         UPDATE tocsin.lanes l
-           SET claimed_at = CASE WHEN t.n > 0 OR t.total < :batch THEN clock_timestamp() ELSE l.claimed_at END,
+           SET claimed_at = CASE
+                   WHEN t.refused AND (t.n > 0 OR NOT t.cut) THEN clock_timestamp()
+                   WHEN t.n > 0
+                   THEN clock_timestamp() - greatest(1 - t.leased_n::float8 / greatest(t.heads, t.turn), 0)
+                        * (clock_timestamp() - greatest(l.claimed_at, now() - interval '{_CREDIT_SECONDS} seconds'))
+                   ELSE l.claimed_at END,
                leased = l.leased + t.leased_n, leased_late = l.leased_late + t.late_n,
                tokens = coalesce(t.tokens - t.leased_n, l.tokens),
                tokens_at = CASE WHEN t.tokens IS NULL THEN l.tokens_at ELSE now() END,
@@ -127,7 +148,7 @@ _CLAIM = text(f"""
                    WHEN t.n >= t.slots THEN 'infinity'
                    WHEN t.tokens - t.leased_n < 1
                    THEN now() + make_interval(secs => (1 - (t.tokens - t.leased_n)) / t.rate_per_second)
-                   WHEN t.stale OR t.n >= t.share OR t.total >= :batch OR t.kept < t.total THEN l.next_due_at
+                   WHEN t.stale OR t.n >= t.share OR t.cut OR t.refused THEN l.next_due_at
                    ELSE (SELECT coalesce(min(n.at), 'infinity') FROM (VALUES (0), (1), (2)) AS kind (queue)
                           CROSS JOIN LATERAL (
                              SELECT d.next_attempt_at AS at FROM tocsin.deliveries d

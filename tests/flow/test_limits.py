@@ -109,6 +109,23 @@ async def test_five_days_without_a_success_disable_a_subscriber_and_lose_nothing
     assert tuple(line) == ("tocsin", "no success for 5 days")
 
 
+async def test_one_success_begins_the_five_days_anew(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(answer(200), then=answer(500)) as receiver:
+        await scene.subscriber("flaky", receiver.url, max_attempts=100)
+        for n in range(4):
+            await scene.subscriber(f"well{n}", receiver.url, event_types=("other.*",))
+        await scene.execute(
+            "UPDATE tocsin.lanes SET failures = 1, failing_since = now() - interval '6 days' FROM tocsin.subscribers s "
+            "WHERE s.row = subscriber AND s.id = 'flaky'"
+        )
+        for count in (1, 12):
+            await _events(scene, count)
+            await scene.dispatcher().once()
+    await upkeep.disable_failing(database)
+    assert await _state(scene, "flaky") == "active"
+
+
 async def test_nobody_is_disabled_while_most_of_all_fail(database: Database) -> None:
     scene = Scene(database)
     async with Receiver(then=answer(500)) as receiver:
@@ -172,6 +189,67 @@ async def test_retries_leave_a_quarter_of_a_lane_to_first_attempts(database: Dat
         await dispatcher.once()
         batch = [b'"subject":"good' in request.body for request in receiver.requests[before:]]
         assert (batch.count(True), batch.count(False)) == (2, 6)
+
+
+async def test_retries_leave_a_quarter_of_a_batch_to_first_attempts(database: Database) -> None:
+    scene = Scene(database, Limits(claim_batch=16))
+    async with Receiver(then=answer(200)) as behind, Receiver(then=answer(200)) as calm:
+        for n in range(4):
+            await scene.subscriber(f"behind{n}", behind.url, event_types=("shipment.*",))
+        await _events(scene, 16)
+        await scene.execute("UPDATE tocsin.deliveries SET queue = 1")
+        await scene.subscriber("calm", calm.url, event_types=("other.*",))
+        for n in range(4):
+            await scene.event(f"o{n}", type_="other.kind")
+        await scene.dispatcher().once()
+        assert (len(behind.requests), len(calm.requests)) == (12, 4)
+
+
+_ROTATION = 5
+"""Claims in which ten lanes have a turn each, if a batch is two turns."""
+
+
+async def test_a_nearly_idle_lane_need_not_wait_for_the_turns_of_those_with_a_backlog(database: Database) -> None:
+    scene = Scene(database, Limits(claim_batch=2 * 16))
+    async with Receiver(then=answer(200)) as behind, Receiver(then=answer(200)) as calm:
+        for n in range(10):
+            await scene.subscriber(f"behind{n}", behind.url, event_types=("shipment.*",))
+        await _events(scene, 100)
+        await scene.subscriber("calm", calm.url, event_types=("other.*",))
+        dispatcher = scene.dispatcher()
+        for _ in range(_ROTATION):
+            await dispatcher.once()
+        claims = []
+        for n in range(20):
+            await scene.event(f"o{n}", type_="other.kind")
+            claims.append(await _claims_until(dispatcher, calm, n + 1))
+        assert max(claims) <= 2
+        assert len(behind.requests) >= (_ROTATION + len(claims)) * 31  # and no room is lost
+
+
+async def _claims_until(dispatcher: Dispatcher, receiver: Receiver, requests: int) -> int:
+    """How many claims it takes until the receiver has had so many requests."""
+    claims = 0
+    while len(receiver.requests) < requests:
+        await dispatcher.once()
+        claims += 1
+    return claims
+
+
+async def test_many_nearly_idle_lanes_leave_one_with_a_backlog_its_part(database: Database) -> None:
+    scene = Scene(database, Limits(claim_batch=8))
+    async with Receiver(then=answer(200)) as behind, Receiver(then=answer(200)) as calm:
+        await scene.subscriber("behind", behind.url, event_types=("shipment.*",))
+        await _events(scene, 100)
+        for n in range(10):
+            await scene.subscriber(f"calm{n}", calm.url, event_types=("other.*",))
+        await scene.execute("UPDATE tocsin.lanes SET claimed_at = now()")
+        dispatcher = scene.dispatcher()
+        for n in range(66):  # each of the ten is due for one a claim, and eleven share the eight there are
+            await scene.event(f"o{n}", type_="other.kind")
+            await dispatcher.once()
+        assert len(behind.requests) + len(calm.requests) == 66 * 8
+        assert abs(len(behind.requests) - 66 * 8 / 11) <= 16  # a turn
 
 
 async def test_a_receiver_that_cannot_deduplicate_gets_one_at_a_time(database: Database) -> None:
