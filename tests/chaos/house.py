@@ -96,7 +96,8 @@ class House:
         ends = time.monotonic() + (_PATIENCE_SECONDS if patient else 0)
         while True:
             answer: httpx.Response | None = None
-            with suppress(httpx.TransportError):
+            # AttributeError: what httpx's anyio says of a connection that was reset before it had looked at it.
+            with suppress(httpx.TransportError, AttributeError):
                 answer = await self.client.request(method, path, json=body)
             if answer is not None and answer.status_code not in _NOT_NOW:
                 assert answer.status_code < 500, f"{method} {path}: {answer.status_code} {answer.text}"

@@ -71,6 +71,21 @@ def test_nothing_verifies_for_a_job_without_secrets() -> None:
     assert not signing.verify_tick([], RUN, CUTOFF, signing.tick_signature(bytes(32), RUN, CUTOFF))
 
 
+def test_every_secret_is_compared_and_of_an_unknown_job_one_that_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+    genuine = hmac.compare_digest
+
+    def counting(one: bytes, other: bytes) -> bool:
+        compared.append(one)
+        return genuine(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", counting)
+    for secrets, work in (([], 1), ([SECRET], 1), ([SECRET, OLDER], 2), ([OLDER, SECRET], 2)):
+        compared.clear()
+        assert signing.verify_tick(secrets, RUN, CUTOFF, GOOD) is bool(secrets)
+        assert len(compared) == work
+
+
 def test_another_jobs_secret_does_not_verify() -> None:
     assert not signing.verify_tick([STRANGE], RUN, CUTOFF, GOOD)
 

@@ -4,7 +4,7 @@ import asyncio
 from time import monotonic
 
 from service.domain.leases import latest_end
-from service.domain.model import Mode, Outcome
+from service.domain.model import DeliveryState, HeldBy, Mode, Outcome
 from service.flow.attempt import Attempts, Clock
 from service.flow.dispatch import Limits
 from service.flow.outbound import Loader
@@ -64,10 +64,10 @@ async def test_a_lease_that_ends_during_a_slow_request_leaves_both_attempts_as_e
     async with Receiver(answer(200, hold=release), then=answer(200)) as receiver:
         await scene.subscriber("slow", receiver.url)
         await scene.event()
-        first = asyncio.create_task(scene.dispatcher("w1").once())
+        late, second = scene.dispatcher("w1"), scene.dispatcher("w2")
+        first = asyncio.create_task(late.once())
         await eventually(lambda: receiver.requests)
         await scene.expire_leases()
-        second = scene.dispatcher("w2")
         assert await second.once() == 1  # the lapse: w1's attempt becomes in_doubt
         await scene.make_due()
         assert await second.once() == 1
@@ -80,6 +80,8 @@ async def test_a_lease_that_ends_during_a_slow_request_leaves_both_attempts_as_e
         (1, "delivered", "w1", True, False),
     ]
     assert await scene.states() == {"delivered": 1}
+    assert b"\ntocsin_attempts_late_total 1.0\n" in late.settler.counters.text()
+    assert b"\ntocsin_leases_expired_total 1.0\n" in second.settler.counters.text()
 
 
 async def test_a_receiver_that_cannot_deduplicate_is_not_asked_twice(database: Database) -> None:
@@ -142,6 +144,39 @@ async def test_a_throttled_lane_waits_as_a_whole(database: Database) -> None:
         assert len(receiver.requests) == 1
 
 
+async def test_the_last_attempt_of_a_delivery_throttles_its_lane_too(database: Database) -> None:
+    scene = Scene(database)
+    async with Receiver(then=answer(429, headers={"retry-after": "60"})) as receiver:
+        await scene.subscriber("busy", receiver.url, max_concurrency=1, max_attempts=1)
+        for n in range(2):
+            await scene.event(f"ship-{n}")
+        dispatcher = scene.dispatcher()
+        while await dispatcher.once():
+            pass
+        assert len(receiver.requests) == 1
+    assert [(view.state, view.held_by) for view in await scene.views("busy")] == [
+        (DeliveryState.EXHAUSTED, None),
+        (DeliveryState.PENDING, HeldBy.THROTTLED),
+    ]
+
+
+async def test_a_later_and_shorter_retry_after_does_not_shorten_the_wait_of_a_lane(database: Database) -> None:
+    scene, release = Scene(database), asyncio.Event()
+    shorter = answer(429, headers={"retry-after": "1"}, hold=release)
+    async with Receiver(shorter, answer(429, headers={"retry-after": "600"})) as receiver:
+        await scene.subscriber("busy", receiver.url)
+        for n in range(2):
+            await scene.event(f"ship-{n}")
+        dispatcher = scene.dispatcher()
+        await dispatcher.take(2)
+        for _ in range(2):
+            await eventually(lambda: dispatcher.settler.backlog)
+            await dispatcher.settler.flush()
+            release.set()
+    [lane] = await scene.execute("SELECT throttled_until > now() + interval '500 seconds' AS waits FROM tocsin.lanes")
+    assert (lane.waits, await scene.states()) == (True, {"pending": 2})
+
+
 async def test_the_limit_of_a_lane_holds_across_workers(database: Database) -> None:
     scene = Scene(database, Limits(claim_batch=50))
     async with Receiver(then=answer(200, delay=0.01)) as receiver:
@@ -174,16 +209,37 @@ async def test_a_stopping_worker_gives_back_what_did_not_finish_uncounted(databa
     assert tuple(row) == ("delivered", 1)
 
 
+async def test_a_stopping_worker_leaves_to_a_person_what_a_receiver_that_cannot_deduplicate_may_have(
+    database: Database,
+) -> None:
+    scene = Scene(database, Limits(drain_seconds=0.05))
+    async with Receiver(then=answer(200, hold=asyncio.Event())) as receiver:
+        await scene.subscriber("once", receiver.url, idempotent=False)
+        await scene.event()
+        dispatcher = scene.dispatcher()
+        await dispatcher.take(1)
+        await eventually(lambda: receiver.requests)
+        await dispatcher.land()
+        await dispatcher.settle_the_rest()
+        await scene.make_due()
+        assert await scene.dispatcher("w2").once() == 0
+        assert len(receiver.requests) == 1
+    [attempt] = await scene.evidence("once")
+    assert (attempt.outcome, attempt.counted, attempt.state) == ("disconnected", True, "ambiguous")
+
+
 async def test_a_delivery_whose_deadline_passed_is_exhausted_without_being_sent(database: Database) -> None:
     scene = Scene(database)
     async with Receiver() as receiver:
         await scene.subscriber("late", receiver.url)
         await scene.event()
         await scene.execute("UPDATE tocsin.deliveries SET deadline_at = now() - interval '1 second'")
-        await scene.dispatcher().once()
+        dispatcher = scene.dispatcher()
+        await dispatcher.once()
         assert not receiver.requests
     [row] = await scene.execute("SELECT state, reason, attempt_count FROM tocsin.deliveries")
     assert tuple(row) == ("exhausted", "deadline", 0)
+    assert b"\ntocsin_deadline_breaches_total 1.0\n" in dispatcher.settler.counters.text()
 
 
 async def test_no_request_begins_that_its_lease_might_not_outlive(database: Database) -> None:

@@ -1,13 +1,15 @@
 """What a pause promises of deliveries that are claimed, due or in flight, and how a lane begins again after it."""
 
 import asyncio
+from time import monotonic
 
 import pytest
 
 from service.domain.model import HeldBy, Ordering, Queue
 from service.flow import control_subscribers, dispatch, gate
-from service.store import dispatching
+from service.store import deliveries, dispatching
 from service.store.database import Database
+from service.store.deliveries import Appetite
 from tests.polling import eventually
 from tests.receivers import Receiver, Request, answer
 from tests.scenes import Scene
@@ -65,6 +67,17 @@ async def test_what_was_leased_behind_the_one_in_flight_is_not_sent_after_a_paus
         await _resume(scene, what)
         await scene.drain(dispatcher)
         assert [_subject(request) for request in receiver.requests] == [f"e{n}" for n in range(1, 6)]
+
+
+async def test_nothing_goes_out_while_the_database_cannot_say_whether_it_still_may(database: Database) -> None:
+    scene, away = Scene(database), Database("postgresql+asyncpg://nobody@127.0.0.1:1/nowhere")
+    await scene.subscriber("strict", "http://127.0.0.1:9/")
+    await scene.event()
+    async with database.begin() as tx:
+        [claimed] = await deliveries.claim(tx, Appetite(1, 1), worker="w", lease_seconds=60)
+    for db, goes in ((database, True), (away, False)):
+        assert await gate.Gate(db, [claimed], monotonic() - 2 * gate.NEWS_SECONDS).lets(claimed) is goes
+    await away.close()
 
 
 async def test_while_dispatch_is_paused_nothing_is_claimed_and_each_delivery_says_so(database: Database) -> None:

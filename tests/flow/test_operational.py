@@ -14,6 +14,7 @@ from service.flow import operational, publish, upkeep
 from service.store import audience, runs
 from service.store.database import Database, Tx
 from service.web.operational import BODIES
+from tests.operating import only, replay
 from tests.receivers import Receiver, answer
 from tests.scenes import Scene, shipments_job
 from tests.steering import send_test
@@ -121,6 +122,19 @@ async def test_dead_letters_are_told_by_attempts_and_by_deadlines_but_only_to_th
     assert (rejected["subject"], rejected["version"]) == (rejected["data"]["deliveryId"], 1)
     assert (expired["data"]["subscriberId"], expired["data"]["reason"]) == ("late", "deadline")
     assert expired["data"]["lastOutcome"] is None
+
+
+async def test_a_dead_letter_is_told_of_again_when_it_was_replayed_and_died_again(scene: Scene) -> None:
+    async with Receiver(then=answer(404)) as receiver:
+        await scene.subscriber("acme", receiver.url, event_types=("shipment.*",))
+        await scene.subscriber("ops", NOWHERE, event_types=("tocsin.delivery.dead",))
+        await scene.event()
+        await scene.dispatcher().once()
+        await replay(scene, await only(scene))
+        await scene.dispatcher().once()
+    first, second = await told(scene)
+    assert first["subject"] == second["subject"]
+    assert [(body["version"], body["data"]["generation"]) for body in (first, second)] == [(1, 1), (2, 2)]
 
 
 async def test_nothing_is_told_of_deliveries_of_what_was_told_or_of_tests(scene: Scene) -> None:

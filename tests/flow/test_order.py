@@ -1,9 +1,15 @@
 """What ordered lanes promise: one after another, in the order of the fan-out, with no gap in front of anybody."""
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from service.domain.model import OnDeadLetter, Ordering, RunState
+from service.flow import control_subscribers
 from service.flow.dispatch import Limits
+from service.flow.vetting import Vetting
+from service.store import subscribers
 from service.store.database import Database
 from tests.polling import eventually
 from tests.receivers import DISCONNECT, HANG, Answer, Receiver, Request, answer
@@ -95,6 +101,31 @@ async def test_a_dead_letter_is_skipped_or_blocks_as_the_subscriber_says(databas
         "skips": ["delivered", "rejected", "delivered", "delivered"],
     }
     assert {view.held_by for view in await scene.views("blocks") if view.finished_at is None} == {"predecessor"}
+
+
+@pytest.mark.parametrize(
+    ("ends", "state"), [(answer(500), "exhausted"), (answer(422), "rejected"), (DISCONNECT, "ambiguous")]
+)
+async def test_every_kind_of_dead_letter_blocks_until_the_subscriber_says_skip(
+    database: Database, ends: Answer, state: str
+) -> None:
+    scene = Scene(database)
+    wanted = {"ordering": Ordering.STRICT, "on_dead_letter": OnDeadLetter.BLOCK, "max_attempts": 1, "idempotent": False}
+    async with Receiver(ends, then=answer(200)) as receiver:
+        await scene.subscriber("acme", receiver.url, **wanted)
+        await _publish(scene, 2)
+        dispatcher = scene.dispatcher()
+        while await dispatcher.once():
+            await scene.make_due()
+        assert await scene.states() == {state: 1, "pending": 1}
+        async with database.begin() as tx:
+            stands = await subscribers.read(tx, "acme")
+        assert stands is not None
+        skips = replace(stands.wanted, on_dead_letter=OnDeadLetter.SKIP)
+        vetting = Vetting(scene.egress, scene.limits.lease_seconds)
+        await control_subscribers.put_subscriber(database, skips, actor="ops", vault=scene.vault, vetting=vetting)
+        assert await dispatcher.once() == 1
+    assert await scene.states() == {state: 1, "delivered": 1}
 
 
 async def test_subjects_go_side_by_side_and_each_in_order(database: Database) -> None:

@@ -12,7 +12,7 @@ from service.flow import control_replays, replaying
 from service.flow.dispatch import Limits
 from service.store import replays
 from service.store.database import Database
-from service.store.generations import Refusal
+from service.store.generations import Refusal, open_generations
 from service.store.replays import ReplayState
 from service.store.vault import Vault, new_key
 from tests import steering
@@ -54,6 +54,17 @@ async def scene(database: Database) -> Scene:
     scene = Scene(database)
     await scene.subscriber("acme", "http://127.0.0.1:9/")
     return scene
+
+
+async def test_what_ended_once_more_after_a_bulk_replay_was_asked_for_is_left_alone(scene: Scene) -> None:
+    asked = await clock(scene)
+    await fill(scene, 1)
+    [(row,)] = await scene.execute("SELECT row FROM tocsin.deliveries")
+    async with scene.db.begin() as tx:
+        [told] = await open_generations(
+            tx, [row], requested_by="alice", reason="r", replay_id=None, queue=Queue.BULK, ended_by=asked
+        )
+    assert (told.refused, await replayed(scene)) == (Refusal.CHANGED, 0)
 
 
 async def test_a_bulk_replay_releases_what_matched_and_says_of_the_rest_why_not(scene: Scene) -> None:

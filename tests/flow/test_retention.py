@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy import text
 
 from service.domain.model import EventId, OnDeadLetter, Ordering, RunState, SubscriberRow
+from service.domain.states import DEAD_LETTERS
 from service.flow import control_subscribers
 from service.flow.discovery import Discovery
 from service.store import retention
@@ -89,14 +90,15 @@ async def test_what_anybody_may_still_need_stays(scene: Scene, attic: Attic) -> 
     assert (await attic.left())["runs"] == 4
 
 
+@pytest.mark.parametrize("state", sorted(DEAD_LETTERS))
 async def test_dead_letters_keep_their_payload_and_block_for_as_long_as_nobody_decides(
-    scene: Scene, attic: Attic
+    scene: Scene, attic: Attic, state: str
 ) -> None:
     await scene.subscriber("strict", NOWHERE, ordering=Ordering.STRICT, on_dead_letter=OnDeadLetter.BLOCK)
     for days in (60, 500):
-        await attic.event(f"d{days}", days, one="exhausted")
+        await attic.event(f"d{days}", days, one=state)
     blocking = await attic.event("blocking", 500)
-    await attic.delivery(blocking, "strict", "rejected", 500, order_key=0)
+    await attic.delivery(blocking, "strict", state, 500, order_key=0)
     await swept(scene)
     assert await attic.subjects(with_payload=True) == {"d60", "blocking"}
     await scene.execute("UPDATE tocsin.subscribers SET deleted_at = now() WHERE id = 'strict'")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
@@ -13,6 +14,7 @@ from service.domain.model import DeliveryRow, EventId, Found, Ordering, Queue
 from service.flow import upkeep
 from service.store import events, generations, verdicts
 from service.store.database import Database
+from service.store.fan_out import fan_out
 from service.store.generations import Refusal
 from tests.polling import eventually
 from tests.receivers import Receiver
@@ -74,6 +76,15 @@ async def test_what_is_published_later_waits_for_the_fan_out_of_what_was_publish
     assert await other
     rows = await scene.execute("SELECT event_id FROM tocsin.deliveries ORDER BY row")
     assert [row.event_id for row in rows][1:] == [first, second]
+
+
+async def test_a_worker_that_is_stopped_within_a_fan_out_holds_up_the_others_for_seconds_only(
+    database: Database,
+) -> None:
+    limit = text("SELECT current_setting('idle_in_transaction_session_timeout')::interval")
+    async with database.begin() as tx:
+        await fan_out(tx, None)
+        assert timedelta(0) < (await tx.conn.execute(limit)).scalar_one() <= timedelta(seconds=5)
 
 
 async def _published(scene: Scene, *, version: int) -> EventId:

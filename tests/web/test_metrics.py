@@ -80,6 +80,15 @@ async def test_the_last_tick_is_told_of_other_processes_too(api: Api, database: 
         assert ("tocsin_last_tick_timestamp_seconds", "reports") not in samples
 
 
+async def test_a_run_that_waits_for_a_worker_lags_and_one_that_is_held_does_not(api: Api) -> None:
+    await _post(api, tick())
+    await api.scene.execute("UPDATE tocsin.runs SET claimed_at = now() - interval '1 hour'")
+    assert (await _scrape(api))["tocsin_run_lag_seconds",] >= 3600
+    await api.client.post(f"/v1/jobs/{JOB}/pause")
+    state_of(api.app).look_again_at = 0.0
+    assert (await _scrape(api))["tocsin_run_lag_seconds",] == 0
+
+
 async def test_without_the_database_a_scrape_is_answered_and_a_tick_that_has_to_come_again_is_counted() -> None:
     away = Database("postgresql+asyncpg://nobody@127.0.0.1:1/nowhere")
     async with called(away) as api:

@@ -69,6 +69,15 @@ async def test_another_cutoff_for_a_run_id_is_a_conflict_that_names_the_stored_o
     assert cutoff in problem(answer, 409, "run-conflict")["detail"]
 
 
+async def test_of_many_cutoffs_for_a_run_id_at_once_one_is_taken_and_the_others_conflict(
+    api: Api, client: httpx.AsyncClient
+) -> None:
+    bodies = [tick("r1", instant(-seconds)) for seconds in range(6)]
+    answers = await asyncio.gather(*(post(client, body) for body in bodies))
+    assert sorted(answer.status_code for answer in answers) == [202, *[409] * 5]
+    assert (await api.rows())["runs"] == 1
+
+
 @pytest.mark.parametrize(
     "content_type", [None, "application/octet-stream", "text/plain", "application/json; charset=x", "a"]
 )

@@ -1,5 +1,6 @@
 """A body that never changes is told in the log, in the metrics and of the job, until a tick claims a run again."""
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -8,7 +9,7 @@ from structlog.testing import capture_logs
 
 from service.domain.job import BearerConfig, JobConfig
 from service.store.database import Database
-from tests.web.conftest import JOB, SECRET, Api, called, instant, problem, tick
+from tests.web.conftest import JOB, JOBS, SECRET, Api, called, instant, problem, tick
 
 PATH = f"/v1/jobs/{JOB}/ticks"
 
@@ -64,6 +65,13 @@ async def test_a_conflict_changes_nothing_of_it(api: Api) -> None:
     await _age(api, 31)
     problem(await _post(api, tick("hourly", instant(-30))), 409, "run-conflict")
     assert await _frozen_since(api) is None
+
+
+async def test_a_repeat_whose_cutoff_has_grown_too_old_is_refused_like_a_first_tick(database: Database) -> None:
+    body = tick("r1", instant(-60))
+    for age, status in ((3_600, 202), (3_600, 200), (30, 422)):
+        async with called(database, {JOB: replace(JOBS[JOB], max_cutoff_age=age)}) as api:
+            assert (await _post(api, body)).status_code == status
 
 
 @pytest.mark.parametrize(("seconds", "is_told"), [(-8 * 86_400, True), (3600, False)])
