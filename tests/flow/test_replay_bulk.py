@@ -180,13 +180,19 @@ async def test_first_attempts_go_before_a_bulk_replay(database: Database) -> Non
         assert len(keys) == 6
 
 
+_HURRY = """
+    UPDATE tocsin.replays SET next_at = now()
+     WHERE id IN (SELECT id FROM tocsin.replays WHERE state = 'running' ORDER BY id FOR UPDATE)
+"""
+
+
 async def test_two_replays_of_the_same_at_once_replay_each_delivery_once(scene: Scene) -> None:
     await fill(scene, 60)
     both = [await replay_all(scene, subscriber_id="acme", rate=80) for _ in range(2)]
 
     async def work() -> None:
         while await replaying.once(scene.db, scene.doorbell):
-            await scene.execute("UPDATE tocsin.replays SET next_at = now() WHERE state = 'running'")
+            await scene.execute(_HURRY)
 
     await asyncio.gather(work(), work(), work())
     done = [await progress(scene, each) for each in both]

@@ -2,7 +2,13 @@
 
 import asyncio
 from typing import Any
+from uuid import uuid4
 
+from fastapi.routing import APIRoute
+
+from service.domain.identifiers import delivery_id
+from service.domain.model import SubscriberRow
+from service.web.console import pages
 from tests.web.conftest import JOB, Api
 from tests.web.console.conftest import Browser, Page
 
@@ -92,4 +98,16 @@ async def test_what_cannot_be_read_is_refused_within_bounds(browser: Browser) ->
 
 async def test_a_link_changes_nothing(api: Api, browser: Browser) -> None:
     assert "This cannot be opened or sent here" in (await browser.open(PAUSE, status=405)).text()
+    assert await trail(api) == []
+
+
+async def test_whoever_may_only_read_can_send_no_form_but_the_one_to_sign_out(api: Api, reader: Browser) -> None:
+    mine = (await reader.open("/console/")).fields("/console/sign-out") | {"reason": "x"}
+    routes = [route for family in pages._FAMILIES for route in family.routes if isinstance(route, APIRoute)]
+    posts = {route.path for route in routes if "POST" in (route.methods or ())}
+    for path in posts - {"/console/sign-in", "/console/sign-out"}:
+        some = delivery_id(uuid4(), SubscriberRow(1)) if "/deliveries/" in path else uuid4()
+        answer = await reader.http.post(path.format(job=JOB, id=some), data=mine)
+        assert (answer.status_code, path) == (403, path)
+    assert len(posts) > 12
     assert await trail(api) == []
