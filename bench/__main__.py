@@ -33,16 +33,16 @@ PARTS: Mapping[str, Callable[[Stage, Sizes], Awaitable[None]]] = {
 
 
 def main() -> None:
-    """Measure, print, and keep the results of a full run."""
+    """Measure, print, and keep the results, unless they are those of a smoke."""
     given = _arguments()
     logs.configure("console", level=logging.ERROR)
     described, samples = uvloop.run(_measured(given.only or list(PARTS), QUICK if given.quick else FULL))
     results = {"machine": described} | table.results_of(samples, RATIOS)
     table.show(results)
     say("done")
-    if not (given.quick or given.only):
+    if not given.quick:
         kept = table.read(given.output)
-        table.write(given.output, results | ({"peers": kept["peers"]} if "peers" in kept else {}))
+        table.write(given.output, table.renewed(kept, results) if given.only else kept | results)
 
 
 async def _measured(parts: Sequence[str], sizes: Sizes) -> tuple[dict[str, object], dict[str, list[float]]]:
@@ -62,8 +62,13 @@ async def _measured(parts: Sequence[str], sizes: Sizes) -> tuple[dict[str, objec
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke with small sizes; its figures mean nothing")
-    parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; may be repeated")
-    parser.add_argument("--output", type=Path, default=table.RESULTS, help="where a full run keeps its results")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=PARTS,
+        help="this part alone, beside what is kept of the others; may be repeated",
+    )
+    parser.add_argument("--output", type=Path, default=table.RESULTS, help="where the results are kept")
     return parser.parse_args()
 
 

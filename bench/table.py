@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.figures import FIGURES, Figure, Ratio, Samples
+from bench.figures import FIGURES, RATIOS, Figure, Ratio, Samples
 
 _WIDTH = 120
 _WHOLE = 100
@@ -80,6 +80,18 @@ def results_of(samples: Samples, ratios: Sequence[Ratio], figures: dict[str, Fig
             }
             for ratio, value in valued
         ],
+    }
+
+
+def renewed(kept: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
+    """What is kept, with what was measured in its place: both sides of a ratio are of one part, and so of one run."""
+    fresh = {ratio["label"]: ratio for ratio in measured["ratios"]}
+    figures = kept.get("figures", {}) | measured["figures"]
+    ratios = {ratio["label"]: ratio for ratio in kept.get("ratios", [])} | fresh
+    return kept | {
+        "machine": measured["machine"],
+        "figures": {name: figures[name] for name in FIGURES if name in figures},
+        "ratios": [ratios[ratio.label] for ratio in RATIOS if ratio.label in ratios],
     }
 
 

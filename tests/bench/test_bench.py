@@ -50,6 +50,16 @@ def test_the_page_keeps_what_people_wrote_and_can_be_made_again() -> None:
     assert page.page(made, results) == made
 
 
+def test_a_part_that_is_measured_alone_takes_the_place_of_its_own_figures() -> None:
+    kept = {"machine": {}, "peers": {}} | table.results_of(
+        {"page-first": [1.0], "page-deep": [2.0], "claim-empty": [4.0], "claim-full": [4.0]}, RATIOS
+    )
+    renewed = table.renewed(kept, {"machine": {}} | table.results_of({"page-first": [1.0], "page-deep": [1.0]}, RATIOS))
+    assert [ratio["value"] for ratio in renewed["ratios"]] == [1.0, 1.0]
+    assert renewed["figures"]["page-deep"]["samples"] == [1.0]
+    assert renewed.keys() == kept.keys()
+
+
 def test_the_page_shows_the_results_that_are_kept() -> None:
     shown = page.PAGE.read_text()
     assert page.page(shown, table.read(table.RESULTS)) == shown, "run `python -m bench.page`"
