@@ -1,10 +1,10 @@
 """What the three sides of a chaos run say at its end: the database, the receivers, and the metrics."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from service.domain.identifiers import parse_delivery_id
@@ -14,6 +14,8 @@ from tests.chaos.plan import EventName, Span
 from tests.chaos.receivers import Request
 from tests.chaos.server import Server
 
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 Name = tuple[str, int, int]
 """An attempt as both sides name it: key, generation, number."""
 
@@ -142,34 +144,22 @@ class Record:
     @cached_property
     def attempts_at(self) -> Mapping[Name, Sequence[Attempt]]:
         """The attempts by the name that the receiver saw."""
-        found: defaultdict[Name, list[Attempt]] = defaultdict(list)
-        for attempt in self.attempts:
-            found[attempt.name].append(attempt)
-        return found
+        return _grouped(self.attempts, lambda each: each.name)
 
     @cached_property
     def attempts_of(self) -> Mapping[str, Sequence[Attempt]]:
         """The attempts by their delivery's key."""
-        found: defaultdict[str, list[Attempt]] = defaultdict(list)
-        for attempt in self.attempts:
-            found[attempt.key].append(attempt)
-        return found
+        return _grouped(self.attempts, lambda each: each.key)
 
     @cached_property
     def requests_of(self) -> Mapping[str, Sequence[Request]]:
         """The requests by their key, in the order of their coming."""
-        found: defaultdict[str, list[Request]] = defaultdict(list)
-        for request in sorted(self.requests, key=lambda each: each.arrived):
-            found[request.key].append(request)
-        return found
+        return _grouped(sorted(self.requests, key=lambda each: each.arrived), lambda each: each.key)
 
     @cached_property
     def requests_at(self) -> Mapping[Name, Sequence[Request]]:
         """The requests by their attempt's name."""
-        found: defaultdict[Name, list[Request]] = defaultdict(list)
-        for request in self.requests:
-            found[request.name].append(request)
-        return found
+        return _grouped(self.requests, lambda each: each.name)
 
     @property
     def lost_leases(self) -> Counter[str]:
@@ -186,6 +176,13 @@ class Record:
             if trouble.pid is None and trouble.began - 3 <= attempt.started <= trouble.ended + 3
         ]
         return near[-1] if near else "called off, or no blow near"
+
+
+def _grouped(found: Iterable[Item], key: Callable[[Item], Key]) -> Mapping[Key, Sequence[Item]]:
+    groups: defaultdict[Key, list[Item]] = defaultdict(list)
+    for each in found:
+        groups[key(each)].append(each)
+    return groups
 
 
 _EVENTS = """
